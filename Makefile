@@ -1,0 +1,64 @@
+# The one way to do each thing; .ci/run calls the same targets.
+#
+#   PY         the interpreter that runs the tools (default: .venv's if `make setup` made it, else python3)
+#   TESTS      what `make test` runs                        ARGS   more options for pytest
+#   RUN_IN_VM  a command `RUN_IN_VM FOLDER COMMAND` that boots a machine, copies FOLDER to its /src, runs COMMAND there
+#   VM_PY      an interpreter with the test tools in that machine
+
+VENV ?= .venv
+PY ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
+TESTS ?= tests
+ARGS ?=
+USER_HOME ?=
+RUN_IN_VM ?= run-in-vm
+VM_PY ?= python3
+NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
+
+.PHONY: setup check lint types house format dist test test-user docs bench vm-test clean
+
+setup:  ## a virtual environment with this package, editable, and the tools
+	python3 -m venv $(VENV)
+	$(VENV)/bin/python -m pip install -e '.[dev]'
+
+check: lint types house  ## what every change has to pass before its tests
+
+lint:  ## ruff's rules and layout
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types:  ## mypy, strict
+	$(PY) -m mypy
+
+house:  ## floors, budgets, public surface
+	$(PY) -m pytest -q tests/house $(ARGS)
+
+format:  ## put the layout right
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+
+dist:  ## sdist and wheel, into dist/
+	$(PY) -m build
+	$(PY) -m twine check --strict dist/*
+
+test:  ## every test, as whoever you are
+	$(PY) -m pytest $(TESTS) $(ARGS)
+
+test-user:  ## as root: every test as an unprivileged user, in a home of its own (USER_HOME: one that is kept)
+	@home="$(USER_HOME)"; [ -n "$$home" ] || { home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; }; \
+	mkdir -p "$$home/tmp" && chown 65534:65534 "$$home" "$$home/tmp" && \
+	$(NOBODY) env -i PATH="$$PATH" HOME="$$home" TMPDIR="$$home/tmp" LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
+	  $(foreach name,CI KERN_MUST_WORK KERN_EXPECT_INSTALLED PYTHONPATH,$(if $($(name)),$(name)="$($(name))")) \
+	  $(MAKE) --no-print-directory -C "$(CURDIR)" test PY="$(PY)" TESTS="$(TESTS)" ARGS="-p no:cacheprovider $(ARGS)"
+
+docs:  ## run every snippet of the README and the documentation
+	$(PY) -m pytest tests/docs $(ARGS)
+
+bench:  ## ratios in one run, as a table and JSON
+	$(PY) -m benchmarks $(ARGS)
+
+vm-test:  ## every test in a virtual machine, as its unprivileged user under a systemd session
+	$(RUN_IN_VM) . 'cd /src && KERN_MUST_WORK=1 PYTHONPATH=src $(VM_PY) -m pytest $(TESTS) $(ARGS)'
+
+clean:  ## remove what the other targets make
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -not -path './$(VENV)/*' -exec rm -rf {} +

@@ -1,0 +1,83 @@
+"""Run code that nobody has read in a fresh, rootless, kernel-enforced box on your own Linux machine.
+
+    import kern_sandbox as kern
+
+    result = kern.run_code("print(6 * 7)")
+    result.stdout, result.fault
+
+Names load on first use, so importing the package is cheap and works on every operating system.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .aio import AsyncSandbox
+    from .doctor import HostReport, doctor
+    from .errors import (
+        CgroupUnavailable,
+        DigestMismatch,
+        HostError,
+        ImageError,
+        InternalError,
+        LayerRefused,
+        MountRefused,
+        NamespacesUnavailable,
+        PullError,
+        SandboxError,
+        SessionClosed,
+        SpecError,
+        StartError,
+        WorkspaceError,
+    )
+    from .process import Process
+    from .results import ExecutionResult, FileInfo, Result, SandboxFault, Usage
+    from .sandbox import Sandbox, run_code
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncSandbox",
+    "CgroupUnavailable",
+    "DigestMismatch",
+    "ExecutionResult",
+    "FileInfo",
+    "HostError",
+    "HostReport",
+    "ImageError",
+    "InternalError",
+    "LayerRefused",
+    "MountRefused",
+    "NamespacesUnavailable",
+    "Process",
+    "PullError",
+    "Result",
+    "Sandbox",
+    "SandboxError",
+    "SandboxFault",
+    "SessionClosed",
+    "SpecError",
+    "StartError",
+    "Usage",
+    "WorkspaceError",
+    "__version__",
+    "doctor",
+    "run_code",
+]
+
+_HOMES = {"AsyncSandbox": "aio", "HostReport": "doctor", "Process": "process", "Sandbox": "sandbox", "doctor": "doctor"}
+_HOMES.update(run_code="sandbox", **dict.fromkeys(("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage"), "results"))
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOMES.get(name, 'errors')}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

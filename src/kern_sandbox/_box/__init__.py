@@ -1,0 +1,1 @@
+"""What a box is: planned purely, built by thin verbs, judged purely."""

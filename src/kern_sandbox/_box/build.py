@@ -1,0 +1,112 @@
+"""How a box's inside is made. Two halves: ``build_base`` once for a Sandbox, ``build_fresh`` for every call.
+
+Both run in a process that is alone in its namespaces. Each verb raises ``OSError`` naming what it was doing; the
+caller turns that into a ``StartError`` of the stage it was in.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from typing import Iterator, Sequence
+
+from .._linux import mounts, netns
+from .._linux.abi import MountAttr
+from .plan import MIB, Bind, Device, Folder, Link, Plan, Step, Text
+
+__all__ = ["build_base", "build_fresh", "open_trees"]
+
+# A mount point that every Linux has; what it hid is never looked at again.
+_STAGE = "/proc"
+_QUIET = MountAttr.NOSUID | MountAttr.NODEV
+_ROOT_SIZE = 8 * MIB
+
+
+def open_trees(base: Sequence[Step], userns_fd: int | None) -> list[int]:
+    """A detached copy of the mounts of every bind and device of ``base``, in order, as descriptors.
+
+    Args:
+        base: the plan's steps.
+        userns_fd: where ids of an ``owned`` bind are translated (started as root), else ``None``.
+    """
+    trees: list[int] = []
+    for step in base:
+        if isinstance(step, Bind):
+            trees.append(mounts.clone_tree(step.source))
+            attributes = _QUIET if step.writable else _QUIET | MountAttr.RDONLY
+            if step.owned and userns_fd is not None:
+                mounts.set_attributes(trees[-1], MountAttr.IDMAP | attributes, userns_fd=userns_fd)
+            else:
+                mounts.set_attributes(trees[-1], attributes)
+        elif isinstance(step, Device):
+            trees.append(mounts.clone_tree(f"/dev/{step.name}"))
+            mounts.set_attributes(trees[-1], MountAttr.NOSUID | MountAttr.NOEXEC)
+    return trees
+
+
+def build_base(plan: Plan, trees: Sequence[int]) -> None:
+    """Assemble the read-only root and move into it; the host's files are gone afterwards."""
+    mounts.make_private("/")
+    mounts.mount_tmpfs(_STAGE, size=_ROOT_SIZE)
+    os.umask(0)
+    waiting = iter(trees)
+    for step in plan.base:
+        _make(step, waiting)
+    os.umask(0o022)
+    mounts.mount_proc(f"{_STAGE}/proc")
+    mounts.pivot_into(_STAGE)
+    mounts.remount_read_only("/", _QUIET)
+
+
+def _make(step: Step, waiting: Iterator[int]) -> None:
+    if isinstance(step, Bind):
+        _attach(next(waiting), _STAGE + step.target)
+    elif isinstance(step, Device):
+        _attach(next(waiting), f"{_STAGE}/dev/{step.name}")
+    elif isinstance(step, Folder):
+        os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
+        if not os.path.isdir(_STAGE + step.path):
+            os.mkdir(_STAGE + step.path, step.mode)
+    elif isinstance(step, Text):
+        os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
+        with open(_STAGE + step.path, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o644)) as file:
+            file.write(step.content)
+    else:
+        os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
+        os.symlink(step.value, _STAGE + step.path)
+
+
+def _attach(tree: int, target: str) -> None:
+    os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        os.makedirs(target, 0o755, exist_ok=True)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    mounts.attach_tree(tree, target)
+
+
+def build_fresh(plan: Plan) -> None:
+    """What no two calls share: ``/proc``, scratch file systems, terminals, host name, loopback."""
+    mounts.mount_proc("/proc")
+    for path in plan.masked:
+        _mask(path)
+    for path in plan.read_only:
+        mounts.bind_mount(path, path, _QUIET | MountAttr.NOEXEC | MountAttr.RDONLY)
+    if plan.memory_bytes is not None:
+        mounts.bind_mount("/.box/meminfo", "/proc/meminfo", _QUIET | MountAttr.RDONLY)
+    for scratch in plan.fresh:
+        mounts.mount_tmpfs(scratch.target, size=scratch.size, mode=scratch.mode)
+    mounts.mount_devpts("/dev/pts")
+    socket.sethostname(plan.hostname)
+    if not plan.network:
+        netns.raise_loopback()
+
+
+def _mask(path: str) -> None:
+    """Hide a file behind the null device, a directory behind an empty one."""
+    if os.path.isdir(path):
+        mounts.mount_tmpfs(path, size=4096, mode=0o555)
+        mounts.remount_read_only(path, _QUIET)
+    else:
+        mounts.bind_mount("/dev/null", path, MountAttr.NOSUID | MountAttr.NOEXEC)

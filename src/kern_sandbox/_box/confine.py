@@ -1,0 +1,90 @@
+"""What the program gives up between fork and exec, one verb a layer, in the only order that works."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+from dataclasses import dataclass
+from typing import Sequence
+
+from .._linux import caps, landlock, processes, seccomp
+from .._linux.abi import Clone
+from .._linux.libc import syscall
+from .plan import Plan
+
+__all__ = ["Confinement", "confine", "join_groups", "prepare"]
+
+_OPEN_FILES = (1024, 4096)
+_FILE_SIZE = 16 << 30
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """The parts that are computed once for a Sandbox, while the host's files are at hand.
+
+    Attributes:
+        last_capability: of the running kernel.
+        landlock_abi: 0 where Landlock is missing.
+        program: the compiled system-call filter.
+        listener: whether blocked calls are reported to the supervisor.
+        limit_memory: no cgroup enforces memory, so resource limits stand in.
+        limit_pids: no cgroup enforces pids, so resource limits stand in.
+    """
+
+    last_capability: int
+    landlock_abi: int
+    program: bytes
+    listener: bool
+    limit_memory: bool = False
+    limit_pids: bool = False
+
+
+def join_groups(descriptors: Sequence[int]) -> None:
+    """Move this process into the cgroups whose ``cgroup.procs`` are open at ``descriptors``.
+
+    The cgroup namespace comes after: its root is then the box's own group, and no path of the host shows.
+    """
+    for fd in descriptors:
+        os.write(fd, b"0")
+        os.close(fd)
+    syscall("unshare", Clone.NEWCGROUP)
+
+
+def prepare(plan: Plan, part: Confinement) -> None:
+    """Everything before the filter: limits, priority, processors."""
+    processes.set_limit(resource.RLIMIT_CORE, 0)
+    processes.set_limit(resource.RLIMIT_NOFILE, *_OPEN_FILES)
+    processes.set_limit(resource.RLIMIT_FSIZE, _FILE_SIZE)
+    processes.set_limit(resource.RLIMIT_MEMLOCK, 64 << 10)
+    processes.set_limit(resource.RLIMIT_MSGQUEUE, 819200)
+    if part.limit_memory and plan.memory_bytes is not None:
+        processes.set_limit(resource.RLIMIT_DATA, plan.memory_bytes)
+    if part.limit_pids and plan.pids is not None:
+        processes.set_limit(resource.RLIMIT_NPROC, plan.pids + 1)  # init counts too
+    if plan.cpus is not None:
+        _pin(plan.cpus)
+    processes.write_text("/proc/self/oom_score_adj", "500")
+    os.umask(0o022)
+
+
+def _pin(cpus: float) -> None:
+    """Let the program see as many processors as it may use; which ones differs from box to box."""
+    usable = sorted(os.sched_getaffinity(0))
+    count = min(len(usable), math.ceil(cpus))
+    start = os.stat("/proc/self/ns/pid").st_ino % len(usable)
+    os.sched_setaffinity(0, {usable[(start + i) % len(usable)] for i in range(count)})
+
+
+def confine(plan: Plan, part: Confinement) -> int | None:
+    """Drop everything, for good: capabilities, new privileges, writes, system calls.
+
+    Returns:
+        The listener's descriptor, or ``None`` where the filter kills instead of reporting.
+    """
+    if not plan.capabilities:
+        caps.drop_capabilities(part.last_capability)
+    caps.no_new_privileges()
+    if part.landlock_abi >= 2:
+        landlock.restrict_writes(plan.writable, part.landlock_abi)
+    return seccomp.install(part.program, listener=part.listener)

@@ -1,0 +1,255 @@
+"""What a box will be, decided before anything is touched: frozen steps that print and travel as JSON.
+
+``plan()`` is pure: it turns a validated spec and the facts of a userland into a ``Plan``. ``build`` applies it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Mapping, NamedTuple, Union
+
+from ..spec import BoxSpec
+
+__all__ = ["Bind", "Device", "Folder", "Link", "Plan", "Step", "Text", "Tmpfs", "Userland", "from_wire", "plan"]
+
+HOME = "/home/sandbox"
+CELL = "/run/cell"
+GUEST = "/.box/guest"
+MIB = 1 << 20
+MASKED = (
+    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg", "/proc/kpagecgroup",
+    "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
+    "/proc/sysrq-trigger", "/proc/timer_list",
+)  # fmt: skip
+READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys")
+DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
+
+
+class Bind(NamedTuple):
+    """Show a host path in the box. ``owned``: its owner on the host appears as the box's own user."""
+
+    source: str
+    target: str
+    writable: bool = False
+    owned: bool = False
+
+
+class Device(NamedTuple):
+    """Show one host device node below ``/dev``."""
+
+    name: str
+
+
+class Folder(NamedTuple):
+    """An empty directory of the box's root."""
+
+    path: str
+    mode: int = 0o755
+
+
+class Text(NamedTuple):
+    """A small file of the box's root."""
+
+    path: str
+    content: str
+
+
+class Link(NamedTuple):
+    """A symbolic link of the box's root."""
+
+    path: str
+    value: str
+
+
+class Tmpfs(NamedTuple):
+    """An empty, size-capped file system in memory, fresh for each call."""
+
+    target: str
+    size: int
+    mode: int = 0o755
+
+
+Step = Union[Bind, Device, Folder, Text, Link]
+_KINDS: dict[str, type[Step]] = {kind.__name__: kind for kind in (Bind, Device, Folder, Text, Link)}
+
+
+class Userland(NamedTuple):
+    """The operating-system files that a box shows, as steps, and where its interpreter is."""
+
+    name: str
+    steps: tuple[Step, ...]
+    python: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that shapes a box except the one program that it runs.
+
+    Attributes:
+        base: steps made once for all calls of a Sandbox, on a read-only root.
+        fresh: file systems made anew for each call.
+        masked: paths hidden, where they exist.
+        read_only: paths made read-only, where they exist.
+        writable: directories below which Landlock allows writes.
+        env: variables that every program gets.
+    """
+
+    base: tuple[Step, ...]
+    fresh: tuple[Tmpfs, ...]
+    masked: tuple[str, ...] = MASKED
+    read_only: tuple[str, ...] = READ_ONLY
+    writable: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    python: str = "python3"
+    userland: str = "host userland"
+    hostname: str = "sandbox"
+    memory_bytes: int | None = None
+    pids: int | None = None
+    cpus: float | None = None
+    network: bool = False
+    capabilities: bool = False
+    untrusted: bool = False
+    require_limits: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        """The plan as JSON data."""
+        plain = asdict(self)
+        plain["base"] = [[type(step).__name__, *step] for step in self.base]
+        plain["fresh"] = [list(step) for step in self.fresh]
+        plain["env"] = dict(self.env)
+        return plain
+
+    @property
+    def key(self) -> str:
+        """A digest of everything in it: no call is served by a box built for another plan."""
+        import hashlib  # loads OpenSSL, which the fork server must not hold
+
+        return hashlib.sha256(json.dumps(self.to_wire(), sort_keys=True).encode()).hexdigest()[:24]
+
+    def lines(self) -> list[str]:
+        """The plan for a person, one step a line (``kern-sandbox exec --plan``)."""
+        limits = f"memory {_size(self.memory_bytes)}, pids {self.pids}, cpus {self.cpus or 'all'}"
+        return [
+            "namespaces: user, mount, pid, ipc, uts, cgroup" + ("" if self.network else ", network"),
+            *(f"{type(step).__name__.lower()}: {_words(step)}" for step in self.base),
+            "root: read-only, nosuid, nodev; pivot_root",
+            *(f"fresh: {step.target}, {_size(step.size)}, mode {step.mode:o}" for step in self.fresh),
+            f"masked: {' '.join(self.masked)}",
+            f"read-only: {' '.join(self.read_only)}",
+            f"limits: {limits}",
+            f"capabilities: {'those of its own namespaces' if self.capabilities else 'none'}; no_new_privs; securebits",
+            f"landlock: writes only below {' '.join(self.writable)}",
+            "seccomp: deny by default" + (", untrusted" if self.untrusted else ""),
+        ]
+
+
+def from_wire(plain: dict[str, Any]) -> Plan:
+    """The inverse of ``Plan.to_wire``."""
+    values = dict(plain)
+    values["base"] = tuple(_KINDS[kind](*fields) for kind, *fields in plain["base"])
+    values["fresh"] = tuple(Tmpfs(*fields) for fields in plain["fresh"])
+    for name in ("masked", "read_only", "writable"):
+        values[name] = tuple(plain[name])
+    return Plan(**values)
+
+
+def _size(value: int | None) -> str:
+    return "unlimited" if value is None else f"{value // MIB} MiB" if value >= MIB else f"{value} bytes"
+
+
+def _words(step: Step) -> str:
+    if isinstance(step, Bind):
+        return f"{step.source} → {step.target} ({'read-write' if step.writable else 'read-only'})"
+    return ", ".join(repr(part) if "\n" in str(part) else str(part) for part in step)
+
+
+def plan(spec: BoxSpec, userland: Userland, workspace: str, guest: str) -> Plan:
+    """Decide what a box of ``spec`` consists of.
+
+    Args:
+        spec: validated options.
+        userland: from ``rootfs``.
+        workspace: resolved host directory, shown at ``/workspace``.
+        guest: host directory of our guest code, shown read-only.
+    """
+    memory = None if spec.memory_mb is None else spec.memory_mb * MIB
+    fresh = _fresh(spec, memory)
+    base: tuple[Step, ...] = (
+        *userland.steps,
+        *(Folder(path, 0o1777 if path == "/tmp" else 0o755) for path in ("/proc", "/tmp", "/dev/shm", "/dev/pts")),
+        Folder(HOME, 0o700),
+        Folder(CELL),
+        *(Device(name) for name in DEVICES),
+        Link("/dev/fd", "/proc/self/fd"),
+        Link("/dev/stdin", "/proc/self/fd/0"),
+        Link("/dev/stdout", "/proc/self/fd/1"),
+        Link("/dev/stderr", "/proc/self/fd/2"),
+        Link("/dev/ptmx", "pts/ptmx"),
+        Bind(guest, GUEST),
+        *_meminfo(memory),
+        *(Folder(step.target) for step in fresh),
+        Bind(workspace, "/workspace", writable=True, owned=True),
+    )
+    return Plan(
+        base=base,
+        fresh=fresh,
+        writable=tuple(dict.fromkeys([*(step.target for step in fresh), "/workspace", "/dev", "/proc"])),
+        env=_environment(spec, userland),
+        python=userland.python,
+        userland=userland.name,
+        memory_bytes=memory,
+        pids=spec.pids,
+        cpus=spec.cpus,
+        network=spec.network,
+        require_limits=spec.require_limits,
+    )
+
+
+def _fresh(spec: BoxSpec, memory: int | None) -> tuple[Tmpfs, ...]:
+    room = memory or 1 << 40
+    shared = min(room // 2, 1 << 30)
+    asked = {"/tmp": 64 * MIB} if spec.tmpfs is None else dict(spec.tmpfs)
+    return (
+        Tmpfs(HOME, min(64 * MIB, room // 2), 0o700),
+        Tmpfs(CELL, 4 * MIB),
+        Tmpfs("/dev/shm", shared, 0o1777),
+        *(Tmpfs(path, min(size, room), 0o1777) for path, size in sorted(asked.items())),
+    )
+
+
+def _meminfo(memory: int | None) -> tuple[Step, ...]:
+    """``/proc/meminfo`` of a box: its limit, as far as one fixed text can tell it."""
+    if memory is None:
+        return ()
+    total = memory // 1024
+    rows = (
+        ("MemTotal", total), ("MemFree", total), ("MemAvailable", total), ("Buffers", 0), ("Cached", 0),
+        ("SwapCached", 0), ("Active", 0), ("Inactive", 0), ("SwapTotal", 0), ("SwapFree", 0), ("Shmem", 0),
+    )  # fmt: skip
+    return (Text("/.box/meminfo", "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows)),)
+
+
+def _environment(spec: BoxSpec, userland: Userland) -> dict[str, str]:
+    scratch = "/tmp" if spec.tmpfs is None or "/tmp" in spec.tmpfs else HOME
+    threads = str(spec.threads)
+    return {
+        "PATH": userland.path,
+        "HOME": HOME,
+        "USER": "root",
+        "LOGNAME": "root",
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "PWD": "/workspace",
+        "TMPDIR": scratch,
+        "XDG_CACHE_HOME": f"{HOME}/.cache",
+        "MPLCONFIGDIR": f"{HOME}/.config/matplotlib",
+        "MPLBACKEND": "Agg",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        **spec.env,
+    }

@@ -1,0 +1,1 @@
+"""The single-threaded process that makes boxes, and the client's way to it."""

@@ -1,0 +1,122 @@
+"""The fork server's side of one call: its descriptors, its deadline, and the evidence as it comes in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .._box.filter import describe
+from .._linux import fds, seccomp
+from .._linux.cgroup import Group
+from . import wire
+
+__all__ = ["Box", "Ending"]
+
+Ending = Literal["exit", "timeout", "cancelled", "escape", "killed"]
+
+
+@dataclass
+class Box:
+    """One call in flight.
+
+    Attributes:
+        number: unique in this server.
+        call: the client's end; its end of file cancels the box.
+        report: frames from init.
+        timeout_s: counted from the moment the program starts.
+        due: monotonic time of the next deadline.
+        evidence: what is known so far, as the client will get it.
+    """
+
+    number: int
+    stem_key: str
+    call: socket.socket
+    report: socket.socket
+    group: Group
+    timeout_s: float
+    due: float
+    pidfd: int | None = None
+    listener: int | None = None
+    ending: Ending = "exit"
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def end(self, ending: Ending) -> None:
+        """Kill init, and so everything in the box; the first reason given is the one that counts."""
+        if self.ending == "exit":
+            self.ending = ending
+        if self.pidfd is not None:
+            fds.send_signal(self.pidfd, signal.SIGKILL)
+
+    def born(self, pidfd: int) -> None:
+        """The stem has made init."""
+        self.pidfd = pidfd
+        if self.ending != "exit":
+            fds.send_signal(pidfd, signal.SIGKILL)
+
+    def read_report(self) -> list[int]:
+        """Take in every frame that init has sent; returns descriptors that came with them."""
+        came: list[int] = []
+        while True:
+            try:
+                frame = wire.receive(self.report, socket.MSG_DONTWAIT)
+            except (BlockingIOError, ConnectionResetError):
+                return came
+            if frame is None:
+                return came
+            self.evidence.update(frame.body)
+            came += frame.fds
+
+    def read_listener(self) -> None:
+        """A forbidden call waits for an answer: name it, and end the box instead of answering."""
+        if self.listener is None:
+            return
+        notification = seccomp.receive(self.listener)
+        if notification is not None:
+            self.evidence["escape"] = describe(notification.nr, notification.arch)
+            self.end("escape")
+
+    def read_call(self) -> bool:
+        """Take in what the client says; ``False`` when it is gone."""
+        try:
+            frame = wire.receive(self.call, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            frame = None
+        if frame is None:
+            return False
+        if "kill" in frame.body:
+            self.end("killed")
+        elif "signal" in frame.body:
+            wire.send(self.report, {"signal": frame.body["signal"]})
+        return True
+
+    def verdict(self) -> dict[str, Any]:
+        """Everything that the client needs to judge, once nothing of the program is alive."""
+        counted = self.group.evidence()
+        usage = {
+            "cpu_ms": self.evidence.get("cpu_ms") if counted.cpu_ms is None else counted.cpu_ms,
+            "max_memory_bytes": counted.max_memory_bytes,
+            "max_pids": counted.max_pids,
+        }
+        known = {name: self.evidence.get(name) for name in ("status", "escape", "failed", "errno", "text", "path")}
+        return {
+            **known,
+            "started": "started" in self.evidence,
+            "ending": self.ending,
+            "oom_kills": counted.oom_kills,
+            "pids_refused": counted.pids_refused,
+            "usage": usage,
+        }
+
+    def close(self) -> None:
+        """Let every descriptor go."""
+        for fd in (self.pidfd, self.listener):
+            if fd is not None:
+                os.close(fd)
+        self.pidfd = self.listener = None
+        self.call.close()
+        self.report.close()

@@ -1,0 +1,201 @@
+"""The client's side of the fork server: starting it, noticing its death, and handing it calls.
+
+``current_server`` keeps the package's one piece of module state: the fork server of this process. It is started on
+first use, shared by all threads, and forgotten after a fork: a child starts its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any, Sequence
+
+from .._box.plan import Plan
+from .._linux.fds import memory_file
+from ..errors import HostError, InternalError
+from . import wire
+
+__all__ = ["ForkServer", "current_server", "existing_server"]
+
+_PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from kern_sandbox._forkserver.server import main; main(int(sys.argv[2]))"
+)
+_EXIT_WAIT_S = 2.0
+_LOG_TAIL = 4000
+
+
+class ForkServer:
+    """A running fork server. Its methods may be called from many threads."""
+
+    def __init__(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise HostError(
+                f"starting a box on {sys.platform}",
+                hint="kern_sandbox needs Linux: use it in a Linux virtual machine, or under WSL2 on Windows.",
+            )
+        self._control, theirs = wire.pair()
+        self._log: int | None = memory_file("kern-forkserver-log", b"")
+        self._words = ""
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+        keep = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable or "python3", "-I", "-S", "-c", _BOOT, _PACKAGE_PARENT, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log,
+                pass_fds=[theirs.fileno()],
+                env=keep,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._control.close()
+            self._close_log()
+            raise HostError(f"starting the fork server with {sys.executable!r}", errno=error.errno) from error
+        finally:
+            theirs.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is running, as far as can be told now."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Its process number."""
+        return self._process.pid
+
+    def open_plan(self, plan: Plan, key: str, temporary: Sequence[str]) -> None:
+        """Make ``plan`` known under ``key``. ``temporary`` directories are removed if this process dies."""
+        with self._lock:
+            if key in self._known:
+                return
+            self._send({"verb": "open", "key": key, "plan": plan.to_wire(), "temporary": list(temporary)}, ())
+            self._known.add(key)
+
+    def close_plan(self, key: str, temporary: Sequence[str]) -> None:
+        """No more calls with ``key``."""
+        with self._lock:
+            if key not in self._known or not self.alive:
+                return
+            self._known.discard(key)
+            self._send({"verb": "close", "key": key, "temporary": list(temporary)}, ())
+
+    def start(self, body: dict[str, Any], descriptors: Sequence[int]) -> socket.socket:
+        """Ask for a box; returns the socket on which its verdict comes, and whose closing cancels it."""
+        ours, theirs = wire.pair()
+        try:
+            self._send({"verb": "run", **body}, [theirs.fileno(), *descriptors])
+        except BaseException:  # whatever happened, the socket must not outlive it
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return ours
+
+    def _send(self, body: dict[str, Any], descriptors: Sequence[int]) -> None:
+        try:
+            wire.send(self._control, body, descriptors)
+        except (BrokenPipeError, ConnectionResetError):
+            raise self.death() from None
+
+    def death(self) -> InternalError:
+        """The error for calls that were in flight when it died; says how it died and its last words."""
+        try:
+            code: int | str = self._process.wait(_EXIT_WAIT_S)
+        except subprocess.TimeoutExpired:
+            code = "unknown"
+        words = self._last_words()
+        how = f"killed by signal {-code}" if isinstance(code, int) and code < 0 else f"exit status {code}"
+        return InternalError(
+            f"running a box: the fork server has died ({how}){': ' + words if words else ''}",
+            hint="The next call starts a new one.",
+        )
+
+    def _last_words(self) -> str:
+        """The end of its standard error: empty unless it failed."""
+        with self._lock:
+            if self._log is not None:
+                size = os.fstat(self._log).st_size
+                tail = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL))
+                self._words = tail.decode("utf-8", "replace").strip()
+            return self._words
+
+    def _close_log(self) -> None:
+        self._last_words()
+        with self._lock:
+            if self._log is not None:
+                os.close(self._log)
+                self._log = None
+
+    def close(self) -> None:
+        """End it, and with it every box of this process."""
+        self._control.close()
+        try:
+            self._process.wait(_EXIT_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._close_log()
+
+    def abandon(self) -> None:
+        """Forget an inherited server in a forked child, without ending the parent's."""
+        self._control.close()
+        if self._log is not None:
+            os.close(self._log)
+        self._process.returncode = 0
+
+
+class _Registry:
+    """The one fork server of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.server: ForkServer | None = None
+
+    def after_fork(self) -> None:
+        """In a forked child: a lock held by another thread of the parent must not stay held."""
+        self.lock = threading.Lock()
+        if self.server is not None:
+            self.server.abandon()
+            self.server = None
+
+    def at_exit(self) -> None:
+        """The interpreter is ending."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+
+_registry = _Registry()
+os.register_at_fork(after_in_child=_registry.after_fork)
+atexit.register(_registry.at_exit)
+
+
+def current_server() -> ForkServer:
+    """The fork server of this process, started or restarted if need be.
+
+    Raises:
+        HostError: not Linux, or it cannot be started.
+    """
+    with _registry.lock:
+        if _registry.server is not None and not _registry.server.alive:
+            _registry.server.close()
+            _registry.server = None
+        if _registry.server is None:
+            _registry.server = ForkServer()
+        return _registry.server
+
+
+def existing_server() -> ForkServer | None:
+    """The fork server of this process if one is running; never starts one."""
+    server = _registry.server
+    return server if server is not None and server.alive else None

@@ -1,0 +1,55 @@
+"""Cgroups kept off a call's path: one stands ready before it is needed, and goes after its box has ended."""
+
+from __future__ import annotations
+
+import collections
+
+from .._linux.cgroup import CgroupHost, Group, Limits
+
+__all__ = ["Groups"]
+
+_READY = 2
+
+
+class Groups:
+    """Groups by the limits that they enforce."""
+
+    def __init__(self, host: CgroupHost) -> None:
+        self.host = host
+        self._ready: dict[Limits, collections.deque[Group]] = {}
+        self._ended: collections.deque[Group] = collections.deque()
+
+    def take(self, limits: Limits) -> Group:
+        """A group that no process was ever in."""
+        ready = self._ready.setdefault(limits, collections.deque())
+        return ready.popleft() if ready else self.host.make(limits)
+
+    def put_away(self, group: Group) -> None:
+        """``group``'s box has ended; remove it when there is time."""
+        self._ended.append(group)
+
+    def forget(self, limits: Limits) -> None:
+        """No Sandbox with these limits is left."""
+        self._ended.extend(self._ready.pop(limits, ()))
+
+    def tidy(self) -> bool:
+        """Do one piece of the work that can wait; ``False`` when there is none, or only work that must wait."""
+        for limits, ready in self._ready.items():
+            if len(ready) < _READY:
+                ready.append(self.host.make(limits))
+                return True
+        for _ in range(len(self._ended)):
+            group = self._ended.popleft()
+            if group.remove():
+                return True
+            self._ended.append(group)
+        return False
+
+    @property
+    def busy(self) -> bool:
+        """Whether an ended group still has to go."""
+        return bool(self._ended)
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.host.close()

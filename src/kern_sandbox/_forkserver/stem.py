@@ -1,0 +1,130 @@
+"""A stem: the process that a Sandbox's boxes are forked from.
+
+It lives in a user, mount and PID namespace of its own, holds the assembled read-only root and nothing else, and has
+given up every capability. Asked for a box, it clones a child into fresh namespaces below its own, so the mounts that
+the child inherits are locked by Linux: no box can lift their read-only flags, whatever it gains.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+from typing import NamedTuple, NoReturn, Sequence
+
+from .._box.build import build_base, open_trees
+from .._box.confine import Confinement
+from .._box.plan import Plan
+from .._linux import caps, processes
+from .._linux.abi import Clone
+from .._linux.libc import syscall
+from . import wire
+from .init import INNER_ID, Order, run_box
+
+__all__ = ["Seed", "run_stem"]
+
+_FRESH = Clone.NEWNS | Clone.NEWPID | Clone.NEWIPC | Clone.NEWUTS
+
+
+class Seed(NamedTuple):
+    """What a stem starts from. ``trees`` is ``None`` where the stem opens the host's files itself.
+
+    ``privileged``: the fork server is root, so this process still has to take on its mapped, unprivileged id.
+    ``nested``: boxes get a user namespace each; else they share the stem's, which then keeps its capabilities.
+    """
+
+    plan: Plan
+    part: Confinement
+    trees: Sequence[int] | None
+    privileged: bool
+    nested: bool
+
+
+def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
+    """Build the base and serve boxes until ``control`` ends. Runs in a fresh child; never returns.
+
+    Args:
+        seed: what to be.
+        control: frames from and to the fork server.
+        mapped: a pipe that the fork server closes once the ids of this namespace are mapped.
+    """
+    stage = "namespaces"
+    try:
+        processes.close_except([control.fileno(), mapped, *(seed.trees or ())])
+        os.read(mapped, 1)
+        os.close(mapped)
+        if seed.privileged:
+            _become(INNER_ID if seed.nested else 0)
+        caps.set_parent_death(signal.SIGKILL)
+        caps.set_dumpable(True)
+        stage = "mounts"
+        trees = open_trees(seed.plan.base, None) if seed.trees is None else seed.trees
+        build_base(seed.plan, trees)
+        seed = seed._replace(plan=_present(seed.plan))
+        if seed.nested:
+            stage = "nesting"
+            _try_nesting()
+            caps.drop_capabilities(seed.part.last_capability)
+        wire.send(control, {"ready": True})
+    except OSError as error:
+        path = None if error.filename is None else os.fsdecode(error.filename)
+        wire.send(control, {"failed": stage, "errno": error.errno, "text": str(error), "path": path})
+        os._exit(1)
+    _serve(seed, control)
+
+
+def _become(inside: int) -> None:
+    """Take on the one id that this user namespace maps."""
+    os.setgroups([])
+    os.setresgid(inside, inside, inside)
+    os.setresuid(inside, inside, inside)
+
+
+def _present(plan: Plan) -> Plan:
+    """The plan without the paths to mask or protect that this kernel's ``/proc`` does not have."""
+    values = {**plan.__dict__}
+    for name in ("masked", "read_only"):
+        values[name] = tuple(path for path in getattr(plan, name) if os.path.lexists(path))
+    return Plan(**values)
+
+
+def _try_nesting() -> None:
+    """Fail here, with the reason, where policy lets a user namespace be made but not used."""
+    child = processes.clone(Clone.NEWUSER | Clone.NEWNS | Clone.NEWPID)
+    if child.pid == 0:
+        try:
+            processes.map_ids("self", 0, (INNER_ID, INNER_ID), deny_setgroups=True)
+            syscall("mount", b"none", b"/dev/shm", b"tmpfs", 0, None)
+        except OSError as error:
+            os._exit(error.errno or 1)
+        os._exit(0)
+    os.close(child.pidfd)
+    _, status = os.waitpid(child.pid, 0)
+    if status:
+        code = os.waitstatus_to_exitcode(status)
+        raise OSError(code, f"{os.strerror(code)} in a nested user namespace")
+
+
+def _serve(seed: Seed, control: socket.socket) -> NoReturn:
+    namespaces = _FRESH if seed.plan.network else _FRESH | Clone.NEWNET
+    if seed.nested:
+        namespaces |= Clone.NEWUSER
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    while True:
+        frame = wire.receive(control)
+        if frame is None:
+            os._exit(0)
+        try:
+            child = processes.clone(namespaces)
+        except OSError as error:
+            wire.send(control, {"box": frame.body["box"], "errno": error.errno, "text": str(error)})
+        else:
+            if child.pid == 0:
+                run_box(seed.plan, seed.part, Order.of(frame.body, frame.fds), nested=seed.nested)
+            wire.send(control, {"box": frame.body["box"]}, [child.pidfd])
+            os.close(child.pidfd)
+        for fd in frame.fds:
+            os.close(fd)

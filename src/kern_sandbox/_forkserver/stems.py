@@ -1,0 +1,134 @@
+"""The fork server's side of stems: making one, mapping its ids, and asking it for boxes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from dataclasses import dataclass, field
+from typing import Any, Sequence
+
+from .._box.build import open_trees
+from .._box.confine import Confinement
+from .._box.plan import Bind, Plan
+from .._linux import fds, processes
+from .._linux.abi import Clone
+from . import wire
+from .ids import HostIds
+from .init import INNER_ID
+from .stem import Seed, run_stem
+
+__all__ = ["Stem", "StemMaker"]
+
+_NAMESPACES = Clone.NEWUSER | Clone.NEWNS | Clone.NEWPID | Clone.NEWIPC | Clone.NEWUTS
+
+
+@dataclass
+class Stem:
+    """A living stem. ``waiting`` are boxes that were asked for and not yet born."""
+
+    key: str
+    plan: Plan
+    part: Confinement
+    control: socket.socket
+    pidfd: int
+    pid: int
+    host_id: int | None
+    nested: bool
+    waiting: set[int] = field(default_factory=set)
+
+    def ask(self, body: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Ask for one box; the answer comes as a frame on ``control``."""
+        self.waiting.add(body["box"])
+        wire.send(self.control, body, descriptors)
+
+    def end(self) -> None:
+        """Kill it, and with it every box that it made; wait until they are gone."""
+        fds.send_signal(self.pidfd, signal.SIGKILL)
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass  # SIGCHLD is ignored by whoever started this process: Linux reaps
+        os.close(self.pidfd)
+        self.control.close()
+
+
+class StemMaker:
+    """Makes stems as root or as an ordinary user; which of the two is decided once."""
+
+    def __init__(self) -> None:
+        self.privileged = os.geteuid() == 0
+        self._ids = HostIds() if self.privileged else None
+
+    def make(self, key: str, plan: Plan, part: Confinement, *, nested: bool) -> Stem:
+        """Start a stem; it builds itself and then says ``ready`` or ``failed`` on its control socket.
+
+        Raises:
+            OSError: namespaces refused, or a mount source that cannot be opened.
+            HostError: no host id is left.
+        """
+        host_id = None if self._ids is None else self._ids.take()
+        try:
+            return self._start(key, plan, (part, nested), host_id)
+        except BaseException:  # whatever went wrong, the id is free again
+            self.retire(host_id)
+            raise
+
+    def retire(self, host_id: int | None) -> None:
+        """Nothing runs with ``host_id`` any more."""
+        if self._ids is not None and host_id is not None:
+            self._ids.give_back(host_id)
+
+    def _start(self, key: str, plan: Plan, how: tuple[Confinement, bool], host_id: int | None) -> Stem:
+        part, nested = how
+        inside = INNER_ID if nested else 0
+        trees = None if host_id is None else _open_as_root(plan, host_id)
+        ours, theirs = wire.pair()
+        mapped, go = os.pipe2(os.O_CLOEXEC)
+        try:
+            child = processes.clone(_NAMESPACES)
+            if child.pid == 0:
+                run_stem(Seed(plan, part, trees, self.privileged, nested), theirs, mapped)
+            outside = (os.geteuid(), os.getegid()) if host_id is None else (host_id, host_id)
+            try:
+                processes.map_ids(str(child.pid), inside, outside, deny_setgroups=host_id is None)
+            except OSError:
+                fds.send_signal(child.pidfd, signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+                os.close(child.pidfd)
+                raise
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            for fd in (mapped, go, *(trees or ())):
+                os.close(fd)
+        return Stem(key, plan, part, ours, child.pidfd, child.pid, host_id, nested)
+
+
+def _open_as_root(plan: Plan, host_id: int) -> list[int]:
+    """The mounts of a plan, opened with root's rights; the workspace with its owner shown as the box's user."""
+    owned = next(step.source for step in plan.base if isinstance(step, Bind) and step.owned)
+    about = os.stat(owned)
+    userns = _user_namespace((about.st_uid, about.st_gid), host_id)
+    try:
+        return open_trees(plan.base, userns)
+    finally:
+        os.close(userns)
+
+
+def _user_namespace(inside: tuple[int, int], host_id: int) -> int:
+    """A descriptor of a user namespace that translates the ids ``inside`` to ``host_id``, for an idmapped mount."""
+    child = processes.clone(Clone.NEWUSER)
+    if child.pid == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        processes.write_text(f"/proc/{child.pid}/gid_map", f"{inside[1]} {host_id} 1")
+        processes.write_text(f"/proc/{child.pid}/uid_map", f"{inside[0]} {host_id} 1")
+        return os.open(f"/proc/{child.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        fds.send_signal(child.pidfd, signal.SIGKILL)
+        os.waitpid(child.pid, 0)
+        os.close(child.pidfd)

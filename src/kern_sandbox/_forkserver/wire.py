@@ -1,0 +1,91 @@
+"""Frames between client, fork server, stems and boxes: one JSON object and some descriptors a message.
+
+The sockets are local SEQPACKET pairs, so a message arrives whole or not at all. What does not fit in a message
+travels in an anonymous file beside it.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+from typing import Any, NamedTuple, Sequence
+
+from .._linux.fds import memory_file
+
+__all__ = ["Frame", "pair", "receive", "send"]
+
+_INLINE = 60_000
+_MAX_DESCRIPTORS = 64
+_MAX_FRAME = 64 << 20
+
+
+class Frame(NamedTuple):
+    """One message; the receiver owns the descriptors, which are close-on-exec."""
+
+    body: dict[str, Any]
+    fds: list[int]
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected, close-on-exec ends."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+
+
+def send(sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = ()) -> None:
+    """Send one frame.
+
+    Raises:
+        OSError: the other end is gone (EPIPE, ECONNRESET), or would block on a non-blocking socket.
+    """
+    data = json.dumps(body, separators=(",", ":")).encode("ascii")
+    if len(data) <= _INLINE:
+        _send(sock, b"J" + data, fds)
+        return
+    large = memory_file("kern-frame", data)
+    try:
+        _send(sock, b"M", [*fds, large])
+    finally:
+        os.close(large)
+
+
+def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    sock.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+
+
+def receive(sock: socket.socket, flags: int = 0) -> Frame | None:
+    """The next frame, or ``None`` at end of file.
+
+    Raises:
+        OSError: as recvmsg(2).
+        ValueError: not a frame.
+    """
+    room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
+    data, ancillary, _, _ = sock.recvmsg(_INLINE + 1, room, flags | socket.MSG_CMSG_CLOEXEC)
+    fds = array.array("i")
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+    owned = list(fds)
+    if not data and not owned:
+        return None
+    try:
+        return Frame(_decode(data, owned), owned)
+    except ValueError:
+        for fd in owned:
+            os.close(fd)
+        raise
+
+
+def _decode(data: bytes, fds: list[int]) -> dict[str, Any]:
+    if data[:1] == b"M" and fds:
+        with open(fds.pop(), "rb") as file:
+            data = b"J" + file.read(_MAX_FRAME)
+    if data[:1] != b"J":
+        raise ValueError(f"a frame starts with J or M, not {data[:1]!r}")
+    body = json.loads(data[1:])
+    if not isinstance(body, dict):
+        raise ValueError("a frame's body is a JSON object")
+    return body

@@ -1,0 +1,1 @@
+"""Linux system calls as a dictionary, and verbs without policy above it."""

@@ -1,0 +1,60 @@
+"""Giving privileges up, for good."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+from .abi import CapHeader, Prctl
+from .libc import libc, syscall
+
+__all__ = ["drop_capabilities", "last_capability", "no_new_privileges", "prctl", "set_dumpable", "set_parent_death"]
+
+_VERSION_3 = 0x20080522
+_CLEAR_ALL_AMBIENT = 4
+# linux/securebits.h: NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock; KEEP_CAPS locked off.
+_LOCKED = 0b11101111
+
+
+def prctl(option: Prctl, argument: int = 0, third: int = 0) -> None:
+    """prctl(2); raises ``OSError`` that quotes it."""
+    syscall("prctl", int(option), argument, third, 0, 0)
+
+
+@functools.lru_cache(maxsize=1)
+def last_capability() -> int:
+    """The highest capability number that the running kernel knows."""
+    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
+        return int(file.read())
+
+
+def drop_capabilities(last: int) -> None:
+    """Empty every capability set of this thread (bounding, ambient, inheritable, permitted, effective).
+
+    Locks the secure bits first, so that uid 0 of the user namespace gains nothing by exec or setuid.
+
+    Args:
+        last: from ``last_capability()``, read while ``/proc/sys`` was at hand.
+    """
+    prctl(Prctl.SET_SECUREBITS, _LOCKED)
+    drop = libc.prctl
+    for capability in range(last + 1):
+        drop(int(Prctl.CAPBSET_DROP), ctypes.c_ulong(capability), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    prctl(Prctl.CAP_AMBIENT, _CLEAR_ALL_AMBIENT)
+    header = CapHeader(_VERSION_3, 0)
+    syscall("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+
+
+def no_new_privileges() -> None:
+    """No exec of this process or a descendant ever raises its privileges."""
+    prctl(Prctl.SET_NO_NEW_PRIVS, 1)
+
+
+def set_dumpable(dumpable: bool) -> None:
+    """Whether other processes of this user may look into this one by ``/proc`` and ptrace."""
+    prctl(Prctl.SET_DUMPABLE, int(dumpable))
+
+
+def set_parent_death(signal: int) -> None:
+    """Have the kernel send ``signal`` to this process when the thread that made it ends."""
+    prctl(Prctl.SET_PDEATHSIG, signal)

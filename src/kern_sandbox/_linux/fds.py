@@ -1,0 +1,78 @@
+"""Verbs on file descriptors and on processes held by one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+
+from .abi import CLOSE_RANGE_CLOEXEC, OpenHow, Resolve
+from .libc import syscall
+
+__all__ = [
+    "close_from",
+    "has_ended",
+    "inherit_only",
+    "memory_file",
+    "open_beneath",
+    "open_pid",
+    "send_signal",
+]
+
+_BENEATH = Resolve.BENEATH | Resolve.NO_SYMLINKS | Resolve.NO_MAGICLINKS
+_HIGHEST = 0xFFFFFFFF
+
+
+def open_beneath(dir_fd: int, path: bytes | str, flags: int, mode: int = 0) -> int:
+    """Open ``path`` below ``dir_fd`` without following any link or leaving it (openat2(2), Linux 5.6).
+
+    Raises:
+        OSError: as openat2; ENOSYS where the kernel lacks it; ELOOP for a link; EXDEV for a way out.
+    """
+    how = OpenHow(flags | os.O_CLOEXEC, mode, int(_BENEATH))
+    return syscall("openat2", dir_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+
+
+def open_pid(pid: int) -> int:
+    """A close-on-exec descriptor that names process ``pid`` for good (pidfd_open(2), Linux 5.3)."""
+    return syscall("pidfd_open", pid, 0)
+
+
+def send_signal(pidfd: int, number: int) -> bool:
+    """Send a signal to the process behind ``pidfd``; ``False`` if it has ended."""
+    try:
+        syscall("pidfd_send_signal", pidfd, number, None, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def has_ended(pidfd: int, timeout_ms: int = 0) -> bool:
+    """Whether the process behind ``pidfd`` has ended, waiting up to ``timeout_ms``."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(timeout_ms))
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from ``first`` on (close_range(2), Linux 5.9)."""
+    syscall("close_range", first, _HIGHEST, 0)
+
+
+def inherit_only(first: int) -> None:
+    """Mark every descriptor from ``first`` on close-on-exec (close_range(2), Linux 5.11)."""
+    syscall("close_range", first, _HIGHEST, CLOSE_RANGE_CLOEXEC)
+
+
+def memory_file(name: str, content: bytes) -> int:
+    """A close-on-exec descriptor of an anonymous file that holds ``content``, at offset 0 (memfd_create(2))."""
+    fd = syscall("memfd_create", name.encode(), 1)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:  # whatever happened, the descriptor must not outlive it
+        os.close(fd)
+        raise
+    return fd

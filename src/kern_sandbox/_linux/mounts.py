@@ -1,0 +1,98 @@
+"""Mount verbs. None of them decides anything."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from .abi import AtFlag, Mount, MountAttr, MountAttrs, MoveMount, OpenTree
+from .libc import syscall
+
+__all__ = [
+    "attach_tree",
+    "bind_mount",
+    "clone_tree",
+    "detach",
+    "make_private",
+    "mount_devpts",
+    "mount_proc",
+    "mount_tmpfs",
+    "pivot_into",
+    "remount_read_only",
+    "set_attributes",
+]
+
+_ALL_TREE = AtFlag.EMPTY_PATH | AtFlag.RECURSIVE
+
+
+def make_private(path: str) -> None:
+    """Stop mount events below ``path`` from travelling in or out."""
+    syscall("mount", b"none", os.fsencode(path), None, Mount.REC | Mount.PRIVATE, None)
+
+
+def mount_proc(target: str) -> None:
+    """A fresh ``/proc`` of the caller's PID namespace."""
+    syscall("mount", b"proc", os.fsencode(target), b"proc", Mount.NOSUID | Mount.NODEV | Mount.NOEXEC, None)
+
+
+def mount_tmpfs(target: str, *, size: int, mode: int = 0o755, inodes: int = 0, noexec: bool = False) -> None:
+    """An empty file system in memory: at most ``size`` bytes and ``inodes`` files (0: the kernel's default)."""
+    flags = Mount.NOSUID | Mount.NODEV | (Mount.NOEXEC if noexec else Mount(0))
+    options = f"size={size},mode={mode:o}" + (f",nr_inodes={inodes}" if inodes else "")
+    syscall("mount", b"tmpfs", os.fsencode(target), b"tmpfs", flags, options.encode())
+
+
+def mount_devpts(target: str) -> None:
+    """A terminal file system of the box's own."""
+    flags = Mount.NOSUID | Mount.NOEXEC
+    syscall("mount", b"devpts", os.fsencode(target), b"devpts", flags, b"newinstance,ptmxmode=0666,mode=620")
+
+
+def clone_tree(source: str) -> int:
+    """A detached copy of the mounts at and below ``source``, as a descriptor (open_tree(2), Linux 5.2)."""
+    flags = OpenTree.CLONE | OpenTree.CLOEXEC | AtFlag.RECURSIVE
+    return syscall("open_tree", AtFlag.FDCWD, os.fsencode(source), flags)
+
+
+def set_attributes(tree: int, attributes: MountAttr, *, userns_fd: int = 0) -> None:
+    """Set mount attributes on a whole detached tree and make it private (mount_setattr(2), Linux 5.12)."""
+    attrs = MountAttrs(int(attributes), 0, int(Mount.PRIVATE), userns_fd)
+    syscall("mount_setattr", tree, b"", _ALL_TREE, ctypes.byref(attrs), ctypes.sizeof(attrs))
+
+
+def attach_tree(tree: int, target: str) -> None:
+    """Attach a detached tree at ``target`` and close its descriptor (move_mount(2), Linux 5.2)."""
+    try:
+        syscall("move_mount", tree, b"", AtFlag.FDCWD, os.fsencode(target), MoveMount.F_EMPTY_PATH)
+    finally:
+        os.close(tree)
+
+
+def bind_mount(source: str, target: str, attributes: MountAttr) -> None:
+    """Show ``source`` and the mounts below it at ``target``, with ``attributes`` on all of them."""
+    tree = clone_tree(source)
+    try:
+        set_attributes(tree, attributes)
+    except OSError:
+        os.close(tree)
+        raise
+    attach_tree(tree, target)
+
+
+def remount_read_only(target: str, attributes: MountAttr) -> None:
+    """Set ``attributes`` and read-only on the one mount at ``target``."""
+    attrs = MountAttrs(int(attributes | MountAttr.RDONLY), 0, 0, 0)
+    syscall("mount_setattr", AtFlag.FDCWD, os.fsencode(target), 0, ctypes.byref(attrs), ctypes.sizeof(attrs))
+
+
+def detach(target: str) -> None:
+    """Take the mount at ``target`` away, lazily."""
+    syscall("umount2", os.fsencode(target), Mount.DETACH)
+
+
+def pivot_into(root: str) -> None:
+    """Make the mount at ``root`` the root of this mount namespace and let the old one go (pivot_root(2))."""
+    os.chdir(root)
+    syscall("pivot_root", b".", b".")
+    syscall("umount2", b".", Mount.DETACH)
+    os.chdir("/")

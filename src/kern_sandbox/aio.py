@@ -1,0 +1,111 @@
+"""The same verbs for asyncio: a façade over ``Sandbox``; cancelling a task ends its box."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Mapping, Sequence, TypeVar
+
+from ._forkserver.launch import Stop
+from .process import Process
+from .results import ExecutionResult
+from .sandbox import Callback, How, Sandbox
+
+__all__ = ["AsyncSandbox"]
+
+_MAX_CALLS = 256
+T = TypeVar("T")
+
+
+class AsyncSandbox:
+    """A ``Sandbox`` whose verbs are awaited. Takes the same options.
+
+    Each call in flight waits on a thread of this object's own, up to 256; further calls wait their turn. Callbacks are
+    called on other threads, as with ``Sandbox``.
+
+    Raises:
+        SandboxError: as ``Sandbox``.
+    """
+
+    def __init__(self, **sandbox_options: Any) -> None:
+        self._sandbox = Sandbox(**sandbox_options)
+        self._threads = ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="kern-call")
+
+    @property
+    def workspace(self) -> str:
+        """The host directory that boxes see at ``/workspace``."""
+        return self._sandbox.workspace
+
+    async def _do(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, functools.partial(verb, *args, **kwargs))
+
+    async def _call(self, verb: Callable[..., ExecutionResult], *args: Any) -> ExecutionResult:
+        """Run one call; if the awaiting task is cancelled, end the box and wait until it is gone."""
+        stop = Stop()
+        call = asyncio.ensure_future(self._do(verb, *args, stop))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            stop.now()
+            await asyncio.wait([call])
+            call.exception()  # whatever it was, the cancellation is what the caller gets
+            raise
+
+    async def run_code(
+        self,
+        code: str,
+        language: str = "python",
+        *,
+        timeout_s: float | None = None,
+        on_stdout: Callback | None = None,
+        on_stderr: Callback | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+    ) -> ExecutionResult:
+        """``Sandbox.run_code``, awaited."""
+        how = How(timeout_s, on_stdout, on_stderr, env, stdin)
+        return await self._call(self._sandbox._run_code, code, language, how)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        on_stdout: Callback | None = None,
+        on_stderr: Callback | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: str | bytes | None = None,
+    ) -> ExecutionResult:
+        """``Sandbox.run``, awaited."""
+        how = How(timeout_s, on_stdout, on_stderr, env, stdin)
+        return await self._call(self._sandbox._run_argv, argv, cwd, how)
+
+    async def spawn(self, argv: Sequence[str], **options: Any) -> Process:
+        """``Sandbox.spawn``, awaited; the process's own pipes are ordinary binary files."""
+        return await self._do(self._sandbox.spawn, argv, **options)
+
+    async def write_file(self, path: str, data: str | bytes) -> None:
+        """``Sandbox.write_file``, awaited."""
+        await self._do(self._sandbox.write_file, path, data)
+
+    async def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
+        """``Sandbox.read_file``, awaited."""
+        return await self._do(self._sandbox.read_file, path, max_bytes)
+
+    async def list_files(self, subdir: str = "") -> list[str]:
+        """``Sandbox.list_files``, awaited."""
+        return await self._do(self._sandbox.list_files, subdir)
+
+    async def close(self) -> None:
+        """``Sandbox.close``, awaited; ends every box."""
+        await asyncio.get_running_loop().run_in_executor(None, self._sandbox.close)
+        self._threads.shutdown(wait=False)
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,1 @@
+"""The Model Context Protocol face: ``kern-mcp`` and ``python -m kern_sandbox.mcp``."""

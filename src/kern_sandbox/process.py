@@ -1,0 +1,144 @@
+"""A live program in a box, with its pipes in the caller's hands."""
+
+from __future__ import annotations
+
+import io
+import select
+import signal
+import socket
+import threading
+import time
+from typing import Any, BinaryIO, Callable, cast
+
+from ._box.verdict import Facts, judge, raise_failure
+from ._forkserver import wire
+from ._forkserver.launch import Launched
+from .errors import InternalError, SessionClosed, SpecError
+from .results import ExecutionResult, Usage
+
+__all__ = ["Process"]
+
+
+class Process:
+    """A program that ``Sandbox.spawn`` started. Close it, or use it as a context manager: the box ends with it.
+
+    Attributes:
+        stdin: a binary file to write to; close it to give the program its end of file.
+        stdout: a binary file, unbuffered on the box's side; it ends when nobody in the box holds it any more.
+        stderr: the same for standard error.
+    """
+
+    def __init__(self, launched: Launched, facts: Facts, death: Callable[[], InternalError]) -> None:
+        assert launched.stdin is not None
+        self.stdin: BinaryIO = cast("BinaryIO", io.FileIO(launched.stdin, "wb"))
+        self.stdout: BinaryIO = io.BufferedReader(io.FileIO(launched.stdout, "rb"))
+        self.stderr: BinaryIO = io.BufferedReader(io.FileIO(launched.stderr, "rb"))
+        self._call = launched.call
+        self._facts = facts
+        self._death = death
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self._result: ExecutionResult | None = None
+        self._closed = False
+
+    def wait(self, timeout_s: float | None = None) -> ExecutionResult:
+        """Wait until the program has ended; the result has everything but the output, which the caller reads.
+
+        The program blocks when it has filled a pipe that nobody reads.
+
+        Args:
+            timeout_s: how long to wait; ``None`` for as long as the program may run.
+
+        Raises:
+            TimeoutError: it is still running.
+            SessionClosed: this process was closed.
+            SandboxError: the box could not be built, or the engine failed.
+        """
+        with self._lock:
+            if self._result is None:
+                evidence = self._evidence(timeout_s)
+                if "refused" in evidence:
+                    raise_failure(evidence["refused"])
+                self._result = self._judge(evidence)
+            return self._result
+
+    def poll(self) -> ExecutionResult | None:
+        """The result if the program has ended, else ``None``."""
+        try:
+            return self.wait(0)
+        except TimeoutError:
+            return None
+
+    def _evidence(self, timeout_s: float | None) -> dict[str, Any]:
+        if self._closed:
+            raise SessionClosed("waiting for a process that was closed")
+        poller = select.poll()
+        poller.register(self._call, select.POLLIN)
+        if not poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000):
+            raise TimeoutError(f"the process is still running after {timeout_s} s")
+        try:
+            frame = wire.receive(self._call)
+        except ConnectionResetError:
+            frame = None
+        if frame is None:
+            raise self._death()
+        return frame.body
+
+    def _judge(self, evidence: dict[str, Any]) -> ExecutionResult:
+        judgement = judge(evidence, self._facts)
+        return ExecutionResult(
+            stderr="".join(f"kern: note: {note}\n" for note in judgement.notes),
+            exit_code=judgement.exit_code,
+            duration_ms=round((time.monotonic() - self._started) * 1000),
+            fault=judgement.fault,
+            runtime_notes=judgement.notes,
+            usage=Usage(**evidence.get("usage", {})),
+        )
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the program; nothing happens if it has ended.
+
+        Raises:
+            SpecError: not a signal number.
+        """
+        if number not in signal.valid_signals():
+            raise SpecError(f"signal {number!r} is not accepted: a number that signal.valid_signals() holds")
+        self._say({"signal": int(number)})
+
+    def kill(self) -> None:
+        """End the whole box now; ``wait`` then gives the fault ``killed``."""
+        self._say({"kill": True})
+
+    def _say(self, body: dict[str, Any]) -> None:
+        if self._closed or self._result is not None:
+            return
+        try:
+            wire.send(self._call, body)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # it has ended, which is what was wanted
+
+    def close(self) -> None:
+        """End the box if it is alive, and close the pipes. Closing twice does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._call.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the fork server closed its end first
+        self._call.close()
+        for file in (self.stdin, self.stdout, self.stderr):
+            try:
+                file.close()
+            except BrokenPipeError:
+                pass  # the program no longer reads; there is nothing to flush
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()

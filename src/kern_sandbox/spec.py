@@ -1,0 +1,198 @@
+"""The options of a Sandbox, checked when given: a ``BoxSpec`` that exists is valid."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping
+
+from .errors import SpecError
+
+__all__ = ["LANGUAGES", "BoxSpec", "bad", "check_argv", "check_callback", "check_code", "check_env", "check_stdin", "check_timeout", "size_of"]
+
+LANGUAGES = ("python", "bash", "sh", "node")
+_MAX_TIMEOUT_S = 7 * 24 * 3600.0
+_MAX_MEMORY_MB = 16 << 20
+_MAX_ENV_BYTES = 1 << 20
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_TMPFS_PLACES = re.compile(r"/(tmp|mnt|scratch|var/tmp|data)(/[A-Za-z0-9._-]+)*\Z")
+
+
+def bad(option: str, value: object, accepted: str) -> SpecError:
+    """The error for an option whose value is not accepted."""
+    return SpecError(f"{option}={_short(value)} is not accepted: {accepted}")
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:  # a caller's __repr__ may raise anything, and the message must still come
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _whole(option: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise bad(option, value, f"a whole number from {low} to {high}")
+    return value
+
+
+def _number(option: str, value: object, low: float, high: float) -> float:
+    """A finite number above ``low`` and at most ``high``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise bad(option, value, f"a finite number above {low:g} and at most {high:g}")
+    if not low < value <= high:
+        raise bad(option, value, f"a finite number above {low:g} and at most {high:g}")
+    return float(value)
+
+
+def _flag(option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise bad(option, value, "True or False")
+    return value
+
+
+def check_timeout(value: object, option: str = "timeout_s") -> float:
+    """Seconds of wall clock for one call: finite, above 0, at most seven days."""
+    return _number(option, value, 0.0, _MAX_TIMEOUT_S)
+
+
+def check_code(code: object, language: object) -> str:
+    """The snippet as text, for a language that is known."""
+    if language not in LANGUAGES:
+        raise bad("language", language, "one of " + ", ".join(LANGUAGES))
+    if not isinstance(code, str):
+        raise bad("code", code, "a str")
+    return code
+
+
+def check_argv(argv: object) -> list[str]:
+    """A program and its arguments: a non-empty list of str without NUL; never one shell string."""
+    if isinstance(argv, (str, bytes)) or not isinstance(argv, (list, tuple)) or not argv:
+        raise bad("argv", argv, 'a non-empty list of str, e.g. ["ls", "-l"]; for a shell line use ["sh", "-c", line]')
+    for item in argv:
+        if not isinstance(item, str) or "\0" in item:
+            raise bad("argv", argv, "its items are str without NUL bytes")
+    if not argv[0]:
+        raise bad("argv", argv, "the program's name is not empty")
+    return list(argv)
+
+
+def check_env(env: object, option: str = "env") -> dict[str, str]:
+    """Variables for the code: str names without ``=`` or NUL, str values without NUL, 1 MiB in all."""
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping):
+        raise bad(option, env, "a mapping of str to str")
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise SpecError(f"{option} has the name {_short(name)}: a name is a non-empty str without '=' and NUL")
+        if not isinstance(value, str) or "\0" in value:
+            raise SpecError(f"{option}[{name!r}] is not accepted: a value is a str without NUL")
+    if sum(len(name) + len(value) for name, value in env.items()) > _MAX_ENV_BYTES:
+        raise SpecError(f"{option} holds more than {_MAX_ENV_BYTES} characters. Write a file to the workspace instead")
+    return dict(env)
+
+
+def check_stdin(stdin: object) -> bytes | None:
+    """What the code reads from standard input: ``None`` (empty), str (UTF-8) or bytes."""
+    if stdin is None:
+        return None
+    if isinstance(stdin, str):
+        return stdin.encode("utf-8", "surrogateescape")
+    if isinstance(stdin, (bytes, bytearray, memoryview)):
+        return bytes(stdin)
+    raise bad("stdin", stdin, "None, str or bytes")
+
+
+def check_callback(option: str, callback: Callable[[str], object] | None) -> Callable[[str], object] | None:
+    """A function that takes text, or ``None``."""
+    if callback is not None and not callable(callback):
+        raise bad(option, callback, "None or a function that takes a str")
+    return callback
+
+
+def size_of(option: str, text: object) -> int:
+    """Bytes from a size with a unit: ``"512m"``, ``"64k"``, ``"1g"``.
+
+    Raises:
+        SpecError: no unit, not a whole number, or not above zero.
+    """
+    match = re.fullmatch(r"([1-9][0-9]{0,9})([kmg])", text.lower()) if isinstance(text, str) else None
+    if match is None:
+        raise bad(option, text, 'a whole number with a unit k, m or g, e.g. "512m"')
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _tmpfs(value: object, memory_mb: int | None) -> Mapping[str, int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise bad("tmpfs", value, 'None, {} or a mapping such as {"/tmp": "512m"}')
+    sizes = {}
+    for path, text in value.items():
+        if not isinstance(path, str) or not _TMPFS_PLACES.match(path) or ".." in path:
+            raise SpecError(f"tmpfs has the path {_short(path)}: accepted are /tmp, /mnt, /scratch, /var/tmp, /data or below")
+        size = size_of(f"tmpfs[{path!r}]", text)
+        if memory_mb is not None and size > memory_mb << 20:
+            raise SpecError(
+                f"tmpfs[{path!r}]={text!r} is more than memory_mb={memory_mb}: it is memory and is charged to the box"
+            )
+        sizes[path] = size
+    return sizes
+
+
+@dataclass(frozen=True)
+class BoxSpec:
+    """Validated options. Build it with ``BoxSpec.of``, which checks and converts.
+
+    Attributes:
+        tmpfs: mount point to bytes, or ``None`` for the default.
+        env: variables for the code.
+    """
+
+    memory_mb: int | None = 512
+    cpus: float | None = None
+    pids: int = 256
+    timeout_s: float = 30.0
+    network: bool = False
+    tmpfs: Mapping[str, int] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    max_output_bytes: int = 64 << 20
+    require_limits: bool = False
+    track_files: bool = True
+
+    @property
+    def threads(self) -> int:
+        """How many threads numeric libraries should start: the CPU limit, else the host's cores up to 16."""
+        host = os.cpu_count() or 1
+        return max(1, min(16, host if self.cpus is None else min(host, math.ceil(self.cpus))))
+
+    @classmethod
+    def of(cls, **options: Any) -> BoxSpec:
+        """Check every option.
+
+        Raises:
+            SpecError: naming the option, the value and what is accepted.
+        """
+        known = cls.__dataclass_fields__
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise SpecError(f"unknown option {unknown[0]}: accepted are {', '.join(known)}")
+        given = {name: options.get(name, spec.default) for name, spec in known.items()}
+        memory = None if given["memory_mb"] is None else _whole("memory_mb", given["memory_mb"], 16, _MAX_MEMORY_MB)
+        return cls(
+            memory_mb=memory,
+            cpus=None if given["cpus"] is None else _number("cpus", given["cpus"], 0.0, 4096.0),
+            pids=_whole("pids", given["pids"], 1, 1 << 22),
+            timeout_s=check_timeout(given["timeout_s"]),
+            network=_flag("network", given["network"]),
+            tmpfs=_tmpfs(given["tmpfs"], memory),
+            env=check_env(options.get("env")),
+            max_output_bytes=_whole("max_output_bytes", given["max_output_bytes"], 1, 1 << 31),
+            require_limits=_flag("require_limits", given["require_limits"]),
+            track_files=_flag("track_files", given["track_files"]),
+        )
+

@@ -1,0 +1,7 @@
+"""The directory that boxes share, read and written from the host without trusting what is in it."""
+
+from __future__ import annotations
+
+from ._workspace import MAX_ENTRIES, Snapshot, Workspace
+
+__all__ = ["MAX_ENTRIES", "Snapshot", "Workspace"]

@@ -1,0 +1,469 @@
+"""Cgroups on this very host: limits hold, kills are counted, nothing is left. Runs on v1, v2, as root and as a user.
+
+``probe`` may move its caller into a scope of its own, so every test acts as a server in a forked child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, NamedTuple
+
+import pytest
+
+from kern_sandbox._linux.cgroup import CgroupHost, Group, Limits, probe
+from support import PACKAGE, cgroup_mounts, need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MIB = 1 << 20
+PATIENCE_S = 30.0
+CLONE_NEWUSER = 0x10000000
+HOG = "import mmap; m = mmap.mmap(-1, 300 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1"
+"""Touches 300 MiB page by page, with nothing that could fail before Linux says no."""
+
+SLEEP = ["sleep", "1000"]
+
+ServerBody = Callable[[CgroupHost], None]
+
+
+# --- a server ---------------------------------------------------------------------------------------------------
+
+
+def in_server(body: ServerBody) -> Callable[[], None]:
+    """Run a test's body in a process of its own, with the host object that ``probe`` gives there."""
+
+    @functools.wraps(body)
+    def test() -> None:
+        outcome = in_child(lambda: with_host(body))
+        if outcome.startswith("skip:"):
+            pytest.skip(outcome[5:])
+        if outcome:
+            pytest.fail(outcome, pytrace=False)
+
+    del test.__wrapped__  # else pytest takes the body's parameter for a fixture
+    return test
+
+
+def with_host(body: ServerBody) -> None:
+    host = probe()
+    try:
+        need(host.enforces >= {"memory", "pids"}, f"cgroups cannot limit memory and pids here: {host.reasons}")
+        body(host)
+    finally:
+        host.close()
+
+
+def in_child(body: Callable[[], None]) -> str:
+    """Return ``""`` if the body ended well in a forked child, else its traceback, or ``skip:`` and a reason."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(out)
+        said = outcome_of(body)
+        with os.fdopen(into, "w", encoding="utf-8") as pipe:
+            pipe.write(said)
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out, encoding="utf-8") as pipe:
+        said = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return said if status == 0 else f"{said}\nthe server ended with {status}"
+
+
+def outcome_of(body: Callable[[], None]) -> str:
+    try:
+        body()
+    except pytest.skip.Exception as skipped:
+        return f"skip:{skipped}"
+    except BaseException:
+        return traceback.format_exc()
+    return ""
+
+
+class Ran(NamedTuple):
+    """How a program in a group ended; ``code`` is negative where a signal ended it."""
+
+    code: int
+    stdout: str
+
+
+def start(group: Group, argv: list[str], before: Callable[[], None] = lambda: None) -> subprocess.Popen[str]:
+    """Start a program that joins the group by the descriptors alone."""
+    doors = group.join_fds()
+
+    def join() -> None:
+        before()
+        for door in doors:
+            os.write(door, b"0")
+
+    try:
+        return subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=join,  # noqa: PLW1509  # a server has one thread
+            pass_fds=doors,
+        )
+    finally:
+        for door in doors:
+            os.close(door)
+
+
+def run(group: Group, *argv: str) -> Ran:
+    """Run a program in the group to its end."""
+    program = start(group, list(argv))
+    stdout, _ = program.communicate(timeout=60)
+    return Ran(program.returncode, stdout)
+
+
+def python(group: Group, code: str) -> Ran:
+    """Run Python code in the group to its end."""
+    return run(group, sys.executable, "-I", "-S", "-c", code)
+
+
+@contextlib.contextmanager
+def made(host: CgroupHost, limits: Limits) -> Iterator[Group]:
+    """Make a group that is empty and removed in the end."""
+    group = host.make(limits)
+    try:
+        yield group
+    finally:
+        group.kill()
+        eventually(group.remove, "the group is removed")
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Fail unless the condition comes true within a patience that no healthy host needs."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so: {what}"
+        time.sleep(0.005)
+
+
+def ours() -> set[str]:
+    """Every cgroup directory of a kern_sandbox server on this host."""
+    found: set[str] = set()
+    for mount in cgroup_mounts():
+        for folder, names, _ in os.walk(mount.path):
+            found.update(os.path.join(folder, name) for name in names if name.startswith("kern-"))
+    return found
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+
+@in_server
+def test_a_process_past_the_memory_limit_is_killed_and_counted(host: CgroupHost) -> None:
+    with made(host, Limits(memory_bytes=64 * MIB)) as group:
+        assert python(group, HOG).code == -signal.SIGKILL
+        assert group.evidence().oom_kills >= 1
+        peak = group.evidence().max_memory_bytes
+        assert peak is None or 48 * MIB < peak <= 65 * MIB
+
+
+@in_server
+def test_within_the_memory_limit_nobody_is_killed(host: CgroupHost) -> None:
+    with made(host, Limits(memory_bytes=512 * MIB)) as group:
+        assert python(group, HOG).code == 0
+        assert group.evidence().oom_kills == 0
+        peak = group.evidence().max_memory_bytes
+        assert peak is None or peak >= 300 * MIB
+
+
+@in_server
+def test_a_kill_that_a_shell_absorbs_is_counted_and_the_shell_lives_on(host: CgroupHost) -> None:
+    with made(host, Limits(memory_bytes=64 * MIB)) as group:
+        ran = run(group, "sh", "-c", f"{sys.executable} -I -S -c '{HOG}'; echo lives on")
+        assert ran == Ran(0, "lives on\n")
+        assert group.evidence().oom_kills == 1
+
+
+@in_server
+def test_after_a_reset_only_new_kills_count(host: CgroupHost) -> None:
+    with made(host, Limits(memory_bytes=64 * MIB)) as group:
+        python(group, HOG)
+        group.reset()
+        assert group.evidence().oom_kills == 0
+        python(group, HOG)
+        assert group.evidence().oom_kills == 1
+
+
+@in_server
+def test_swap_does_not_stretch_the_memory_limit(host: CgroupHost) -> None:
+    if len(Path("/proc/swaps").read_text().splitlines()) < 2:
+        pytest.skip("this host has no swap: nothing to forbid")
+    with made(host, Limits(memory_bytes=64 * MIB)) as group:
+        assert python(group, HOG).code == -signal.SIGKILL
+        assert group.evidence().oom_kills == 1
+
+
+@in_server
+def test_one_box_out_of_memory_leaves_its_neighbour_alone(host: CgroupHost) -> None:
+    with made(host, Limits(memory_bytes=64 * MIB)) as hog, made(host, Limits(memory_bytes=64 * MIB)) as calm:
+        neighbour = start(calm, SLEEP)
+        python(hog, HOG)
+        assert (hog.evidence().oom_kills, calm.evidence().oom_kills) == (1, 0)
+        assert neighbour.poll() is None
+        calm.kill()
+        neighbour.communicate()
+
+
+# --- pids -------------------------------------------------------------------------------------------------------
+
+FORK_EIGHT = "import os\nfor _ in range(8):\n    if os.fork() == 0: os.read(0, 1); os._exit(0)"
+
+
+@in_server
+def test_forks_past_the_limit_are_refused_and_counted(host: CgroupHost) -> None:
+    with made(host, Limits(pids=4)) as group:
+        assert python(group, f"try:\n{indented(FORK_EIGHT)}\nexcept BlockingIOError: print('refused')").code == 0
+        assert group.evidence().pids_refused >= 1
+        assert group.evidence().max_pids in (None, 4)
+
+
+@in_server
+def test_forks_within_the_limit_are_not_counted(host: CgroupHost) -> None:
+    with made(host, Limits(pids=16)) as group:
+        assert python(group, FORK_EIGHT).code == 0
+        assert group.evidence().pids_refused == 0
+
+
+def indented(code: str) -> str:
+    return "\n".join("    " + line for line in code.splitlines())
+
+
+# --- cpu --------------------------------------------------------------------------------------------------------
+
+SPIN = "import time\nwhile time.process_time() < 0.3: pass"
+
+
+def throttled(group: Group) -> int:
+    """How often Linux made the group wait for its next period."""
+    for directory in group.directories:
+        with contextlib.suppress(OSError):
+            lines = Path(directory, "cpu.stat").read_text().splitlines()
+            return int(dict(line.split() for line in lines)["nr_throttled"])
+    return 0
+
+
+@in_server
+def test_a_share_of_a_core_is_held_and_use_is_measured(host: CgroupHost) -> None:
+    need("cpu" in host.enforces, f"cgroups cannot limit cpu here: {host.reasons.get('cpu')}")
+    with made(host, Limits(cpus=0.5)) as group:
+        assert python(group, SPIN).code == 0
+        assert throttled(group) > 0
+        used = group.evidence().cpu_ms
+        assert used is None or used >= 300
+
+
+@in_server
+def test_two_cores_do_not_hold_back_one_thread(host: CgroupHost) -> None:
+    with made(host, Limits(cpus=2.0)) as group:
+        assert python(group, SPIN).code == 0
+        assert throttled(group) == 0
+
+
+# --- joining and killing ----------------------------------------------------------------------------------------
+
+
+@in_server
+def test_a_process_in_another_user_namespace_joins_by_the_descriptors(host: CgroupHost) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    need(in_child(lambda: unshare_user(libc)) == "", "user namespaces are not allowed here")
+    with made(host, Limits(pids=8)) as group:
+        program = start(group, SLEEP, before=lambda: unshare_user(libc))
+        eventually(lambda: not group.empty(), "the program is in the group")
+        assert not group.remove()
+        group.kill()
+        assert program.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+
+
+def unshare_user(libc: ctypes.CDLL) -> None:
+    if libc.unshare(CLONE_NEWUSER):
+        raise OSError(ctypes.get_errno(), "unshare")
+
+
+FORK_BOMB = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print('on', flush=True)
+while True:
+    try: os.fork()
+    except OSError: pass
+"""
+
+
+@in_server
+def test_a_fork_bomb_is_gone_after_one_kill(host: CgroupHost) -> None:
+    with made(host, Limits(memory_bytes=256 * MIB, pids=64)) as group:
+        program = start(group, [sys.executable, "-I", "-S", "-c", FORK_BOMB])
+        eventually(lambda: group.evidence().pids_refused > 0, "the bomb hits its limit")
+        group.kill()
+        eventually(group.empty, "nobody is left")
+        assert program.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+
+
+@in_server
+def test_a_fork_bomb_dies_without_cgroup_kill_too(host: CgroupHost) -> None:
+    """As on Linux before 5.14 and on v1 without the unified hierarchy: ``remove`` finishes what ``kill`` began."""
+    with made(host, Limits(memory_bytes=256 * MIB, pids=64)) as group:
+        program = start(group, [sys.executable, "-I", "-S", "-c", FORK_BOMB])
+        eventually(lambda: group.evidence().pids_refused > 0, "the bomb hits its limit")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kern_sandbox._linux.cgroup_tree.write_if_possible", write_all_but_kill)
+            group.kill()
+            eventually(group.remove, "the group is removed")
+        assert program.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+
+
+def write_all_but_kill(path: str, value: str) -> bool:
+    if path.endswith("cgroup.kill"):
+        return False
+    Path(path).write_text(value) if Path(path).exists() else None
+    return True
+
+
+@in_server
+def test_a_kill_is_neither_an_out_of_memory_nor_a_refused_fork(host: CgroupHost) -> None:
+    with made(host, Limits(memory_bytes=64 * MIB, pids=16)) as group:
+        program = start(group, SLEEP)
+        group.kill()
+        program.communicate()
+        evidence = group.evidence()
+        assert (evidence.oom_kills, evidence.pids_refused) == (0, 0)
+
+
+@in_server
+def test_joining_a_removed_group_is_an_error(host: CgroupHost) -> None:
+    from kern_sandbox.errors import CgroupUnavailable
+
+    group = host.make(Limits(pids=8))
+    assert group.remove()
+    assert group.remove()
+    with pytest.raises(CgroupUnavailable, match="opening a box's cgroup"):
+        group.join_fds()
+
+
+# --- what stays -------------------------------------------------------------------------------------------------
+
+
+@in_server
+def test_a_host_closed_with_boxes_running_removes_all_of_them(host: CgroupHost) -> None:
+    group = host.make(Limits(pids=8))
+    program = start(group, SLEEP)
+    host.close()
+    assert program.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+    assert not any(Path(directory).exists() for directory in group.directories)
+    assert not any(Path(directory).parent.exists() for directory in group.directories)
+
+
+def test_descriptors_are_not_used_up() -> None:
+    """A thousand groups under a limit of 64 descriptors."""
+
+    def body(host: CgroupHost) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        for _ in range(200):
+            with made(host, Limits(pids=8)) as group:
+                for door in group.join_fds():
+                    os.close(door)
+                group.evidence()
+
+    in_server(body)()
+
+
+def test_the_process_that_starts_a_server_is_not_moved() -> None:
+    before = Path("/proc/self/cgroup").read_text()
+    assert in_child(lambda: probe().close()) == ""
+    assert Path("/proc/self/cgroup").read_text() == before
+
+
+def test_a_server_that_ended_leaves_no_cgroup() -> None:
+    before = ours()
+    assert in_child(lambda: probe().close()) == ""
+    eventually(lambda: not ours() - before, "its cgroups are gone")
+
+
+def test_a_killed_servers_boxes_are_collected_and_a_living_servers_are_not() -> None:
+    living, dead = Server(), Server()
+    try:
+        need(bool(dead.directories), "cgroups cannot limit memory and pids here")
+        dead.kill()
+        assert in_child(lambda: probe().close()) == ""
+        eventually(lambda: not any(map(os.path.exists, dead.directories)), "the dead server's cgroups are gone")
+        eventually(lambda: not lives(dead.program), "its program is gone")
+        assert all(map(os.path.exists, living.directories))
+        assert lives(living.program)
+    finally:
+        living.stop()
+        dead.stop()
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs; a zombie that nobody has waited for does not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+class Server:
+    """A server in a process of its own that holds one box with a program in it until told otherwise."""
+
+    def __init__(self) -> None:
+        out, into = os.pipe()
+        hold, self._release = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._release)
+            self._serve(into, hold)
+        os.close(into)
+        os.close(hold)
+        with os.fdopen(out, encoding="utf-8") as pipe:
+            said = json.loads(pipe.readline())
+        self.directories: list[str] = said["directories"]
+        self.program: int = said["program"]
+
+    def _serve(self, into: int, hold: int) -> None:
+        host = probe()
+        group = host.make(Limits(pids=8))
+        program = start(group, SLEEP)
+        os.write(into, json.dumps({"directories": group.directories, "program": program.pid}).encode() + b"\n")
+        os.close(into)
+        os.read(hold, 1)
+        host.close()
+        program.kill()
+        os._exit(0)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+    def stop(self) -> None:
+        os.close(self._release)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.program, signal.SIGKILL)
+
+
+def test_probing_keeps_the_server_small() -> None:
+    """What a server imports stays in the memory of every box that is forked from it."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n"
+        "from kern_sandbox._linux import cgroup\n"
+        "cgroup.probe().close()\n"
+        "print(*{'subprocess', 'asyncio', 'ssl', 'urllib', 'socket'} & set(sys.modules))"
+    )
+    asked = subprocess.run([sys.executable, "-I", "-S", "-c", code], env={}, capture_output=True, text=True)
+    assert (asked.stdout, asked.stderr) == ("\n", "")

@@ -1,0 +1,47 @@
+"""Configuration of the whole suite; what tests import stands in support.py."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+import kern_sandbox
+from support import cgroup_mode, leaks, must_work, need_boxes, user_namespaces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# No example database: a test leaves nothing in the tree. No deadline: a test asserts nothing about time.
+hypothesis.settings.register_profile("house", database=None, deadline=None)
+hypothesis.settings.load_profile("house")
+
+
+def pytest_report_header() -> list[str]:
+    """What a reader of a log has to know about the machine and about what is tested."""
+    host = f"Linux {platform.release()} {platform.machine()}, uid {os.getuid()} ({_user()}), cgroup {cgroup_mode()}"
+    tested = kern_sandbox.__path__[0]
+    missing = "fails its test" if must_work() else "skips its test"
+    return [
+        f"host: {host}, user namespaces {user_namespaces()}",
+        f"kern_sandbox: {tested}; a missing ability {missing}",
+    ]
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "no name"
+
+
+@pytest.fixture
+def no_leaks() -> Iterator[None]:
+    """The test leaves nothing behind; see `support.leaks`."""
+    need_boxes()
+    with leaks():
+        yield

@@ -1,0 +1,87 @@
+"""Every snippet of the README and the documentation does what its page says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snippets
+from support import REPO, need_boxes, pages
+
+RUNNER = Path(snippets.__file__)
+
+
+def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the page's blocks with ``folder`` as the working directory."""
+    return subprocess.run(
+        [sys.executable, str(RUNNER), str(page)], cwd=folder, capture_output=True, text=True, timeout=110, check=False
+    )
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPO)))
+def test_every_snippet_of_the_page_works(page: Path, tmp_path: Path) -> None:
+    if any(block.runs for block in snippets.blocks(page.read_text(encoding="utf-8"))):
+        need_boxes()
+        done = run(page, tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPO)))
+def test_every_snippet_of_the_page_is_run_or_says_why_not(page: Path) -> None:
+    wrong = snippets.unlawful(page.read_text(encoding="utf-8"))
+    assert not wrong
+
+
+GOOD = """
+```python
+x = 20
+```
+Text, and the next block knows x:
+```python
+print(x + 1)
+```
+<!-- output -->
+```text
+21
+```
+<!-- not run: it would end the test -->
+```python
+raise SystemExit(3)
+```
+"""
+
+
+def test_blocks_of_a_page_share_a_namespace_and_their_output_is_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(GOOD)
+    assert not snippets.unlawful(GOOD)
+    assert run(page, tmp_path).returncode == 0
+    page.write_text(GOOD.replace("21", "22"))
+    assert "it printed\n21" in run(page, tmp_path).stderr
+
+
+def test_a_failing_block_fails_its_page_with_the_line_of_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```python\nfirst = 1\nsecond = first / 0\n```\n")
+    done = run(page, tmp_path)
+    assert done.returncode == 1
+    assert 'File "page.md", line 5' in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```sh\nls\n```\n",
+        "```\nprint(1)\n```\n",
+        "```bash\nls\n```\n",
+        "<!-- not run: -->\n```python\n1\n```\n",
+        "<!-- output -->\n```text\n1\n```\n",
+        "- a list\n\n  ```console\n  $ ls\n  ```\n",
+    ],
+)
+def test_a_block_that_would_slip_past_the_runner_is_found(page: str) -> None:
+    assert snippets.unlawful(page)

@@ -1,0 +1,270 @@
+"""What tests share: the repository's files, the host's abilities, and what a call must not leave behind."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+REPO = Path(__file__).resolve().parents[1]
+PACKAGE = REPO / "src" / "kern_sandbox"
+
+# --- the host ---------------------------------------------------------------------------------------------------
+
+
+def must_work() -> bool:
+    """Whether a missing ability of this host is a failure, as it is in CI."""
+    return os.environ.get("KERN_MUST_WORK") == "1"
+
+
+def need(ok: bool, reason: str) -> None:
+    """Skip this test unless ``ok``; fail it instead where ``KERN_MUST_WORK=1``.
+
+    Args:
+        ok: whether the host has what the test needs.
+        reason: what is missing, as a person would say it.
+    """
+    if ok:
+        return
+    if must_work():
+        pytest.fail(f"KERN_MUST_WORK=1, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@functools.cache
+def why_no_boxes() -> str:
+    """Why this host cannot run a box, in the engine's own words, or ``""``."""
+    import kern_sandbox
+
+    try:
+        result = kern_sandbox.run_code("print(1)")
+    except kern_sandbox.HostError as error:
+        return str(error)
+    return "" if result.stdout == "1\n" else f"a first box gave {result!r}"
+
+
+def need_boxes() -> None:
+    """Skip (or fail, see `need`) this test where no box can run; afterwards the engine is warm."""
+    reason = why_no_boxes()
+    need(not reason, f"boxes do not run here: {reason}")
+
+
+class CgroupMount(NamedTuple):
+    """One mounted cgroup hierarchy; ``version`` is 1 or 2."""
+
+    version: int
+    path: Path
+
+
+def cgroup_mounts() -> list[CgroupMount]:
+    """Every cgroup hierarchy that is mounted where this process can see it."""
+    found = []
+    for line in _lines("/proc/self/mountinfo"):
+        place, _, kind = line.partition(" - ")
+        version = {"cgroup": 1, "cgroup2": 2}.get(kind.split()[0])
+        if version:
+            found.append(CgroupMount(version, Path(_unescaped(place.split()[4]))))
+    return found
+
+
+def cgroup_mode() -> str:
+    """``"v2"``, ``"v1"``, ``"v1+v2"`` or ``"none"``."""
+    return "+".join(f"v{version}" for version in sorted({mount.version for mount in cgroup_mounts()})) or "none"
+
+
+@functools.cache
+def user_namespaces() -> str:
+    """``"allowed"``, or the words with which the host refuses an unprivileged user namespace."""
+    try:
+        tried = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "true"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return f"not tried ({error.strerror})"
+    return "allowed" if tried.returncode == 0 else f"refused ({tried.stderr.strip()})"
+
+
+# --- what a call must not leave behind --------------------------------------------------------------------------
+
+Item = tuple[str, str]
+"""A kind (``"descriptor"``, ``"process"``, …) and a name without numbers that differ by chance."""
+
+
+@contextlib.contextmanager
+def leaks(patience_s: float = 10.0) -> Iterator[None]:
+    """Fail if what runs inside leaves a descriptor, thread, process, mount, cgroup or temporary entry.
+
+    The engine's own server and templates live as long as the process: run one call of the same shape (`need_boxes`
+    does for the plain one) before entering. Cleaning up may take a moment; only what is there at every look
+    until ``patience_s`` has passed was left behind.
+    """
+    before = snapshot()
+    yield
+    left = snapshot() - before
+    deadline = time.monotonic() + patience_s
+    while left and time.monotonic() < deadline:
+        time.sleep(0.02)
+        left &= snapshot() - before
+    if left:
+        pytest.fail("left behind:\n" + "\n".join(_described(left)), pytrace=False)
+
+
+def snapshot() -> Counter[Item]:
+    """How many there are of each thing that a call could leave behind, on this process and its descendants."""
+    items: Counter[Item] = Counter()
+    for pid in ["self", *_descendants()]:
+        owner = "" if pid == "self" else f" in {_command(pid)}"
+        items.update(("descriptor", name + owner) for name in _descriptors(pid))
+        items.update(("mount", name + owner) for name in _mounts(pid))
+    items.update(("process", _command(pid)) for pid in _descendants())
+    items.update(("thread", _without_numbers(thread.name)) for thread in threading.enumerate())
+    items.update(("cgroup", path) for path in _cgroups())
+    items.update(("temporary", path) for path in _temporary())
+    return items
+
+
+def _described(items: Counter[Item]) -> list[str]:
+    return [f"  {kind}: {name}" + (f" ({count} times)" if count > 1 else "") for (kind, name), count in items.items()]
+
+
+def _lines(path: str) -> list[str]:
+    """The file's lines; none if it is gone, or not ours to read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field)
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\d+", "N", name)
+
+
+class _Stat(NamedTuple):
+    pid: str
+    command: str
+    state: str
+    parent: str
+
+
+def _stat(pid: str) -> _Stat | None:
+    lines = _lines(f"/proc/{pid}/stat")
+    if not lines:
+        return None
+    head, _, tail = "\n".join(lines).rpartition(")")
+    state, parent = tail.split()[:2]
+    return _Stat(pid, head.partition("(")[2], state, parent)
+
+
+def _descendants() -> list[str]:
+    """The pids of every process below this one, zombies included."""
+    stats = [_stat(name) for name in os.listdir("/proc") if name.isdigit()]
+    children: dict[str, list[str]] = {}
+    for stat in filter(None, stats):
+        children.setdefault(stat.parent, []).append(stat.pid)
+    found: list[str] = []
+    waiting = [str(os.getpid())]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _command(pid: str) -> str:
+    stat = _stat(pid)
+    if stat is None:
+        return "(gone)"
+    return f"{stat.command} (zombie)" if stat.state == "Z" else stat.command
+
+
+def _descriptors(pid: str) -> Iterator[str]:
+    """The targets of the process's descriptors; the one that this look itself opens leads nowhere by then."""
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield _without_numbers(os.readlink(f"/proc/{pid}/fd/{number}"))
+
+
+def _mounts(pid: str) -> Iterable[str]:
+    return (
+        f"{_without_numbers(line.split()[4])} {line.partition(' - ')[2]}" for line in _lines(f"/proc/{pid}/mountinfo")
+    )
+
+
+def _cgroups() -> Iterator[str]:
+    for mount in cgroup_mounts():
+        for folder, names, _ in os.walk(mount.path):
+            yield from (os.path.join(folder, name) for name in names if name.startswith("kern"))
+
+
+def _temporary() -> Iterator[str]:
+    places = {tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", f"/run/user/{os.getuid()}"}
+    places.add(os.environ.get("XDG_RUNTIME_DIR", "/tmp"))
+    for place in sorted(places):
+        with contextlib.suppress(OSError):
+            yield from (os.path.join(place, name) for name in os.listdir(place) if name.startswith("kern"))
+
+
+# --- the repository ---------------------------------------------------------------------------------------------
+
+_NOT_OURS = {
+    ".git",
+    ".venv",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    "__pycache__",
+    "dist",
+    "build",
+}
+
+
+def repo_files() -> list[Path]:
+    """Every file that is, or would be, committed."""
+    asked = subprocess.run(
+        ["git", "-C", str(REPO), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        capture_output=True,
+        check=False,
+    )
+    if asked.returncode == 0:
+        paths = [REPO / os.fsdecode(name) for name in asked.stdout.split(b"\0") if name]
+    else:  # not a clone (CI copies the tree), or another user's
+        paths = [path for path in REPO.rglob("*") if not _NOT_OURS & set(path.relative_to(REPO).parts)]
+    return sorted(path for path in paths if path.is_file())
+
+
+def python_files(*roots: str) -> list[Path]:
+    """The Python files among `repo_files` below any of ``roots``, which are relative to the repository."""
+    tops = [REPO / root for root in roots]
+    return [path for path in repo_files() if path.suffix == ".py" and any(top in path.parents for top in tops)]
+
+
+def pages() -> list[Path]:
+    """The README and every page below docs/."""
+    markdown = [path for path in repo_files() if path.suffix == ".md"]
+    return [path for path in markdown if path == REPO / "README.md" or REPO / "docs" in path.parents]
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """The file's syntax tree."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
