@@ -67,14 +67,20 @@ __all__ = [
     "run_code",
 ]
 
-_HOMES = {"AsyncSandbox": "aio", "HostReport": "doctor", "Process": "process", "Sandbox": "sandbox", "doctor": "doctor"}
-_HOMES.update(run_code="sandbox", **dict.fromkeys(("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage"), "results"))
+_HOMES = (
+    ("aio", ("AsyncSandbox",)),
+    ("doctor", ("HostReport", "doctor")),
+    ("process", ("Process",)),
+    ("results", ("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage")),
+    ("sandbox", ("Sandbox", "run_code")),
+)
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES.get(name, 'errors')}", __name__), name)
+    home = next((module for module, names in _HOMES if name in names), "errors")
+    value = getattr(importlib.import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value
 

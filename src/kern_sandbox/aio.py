@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
+import os
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, TypeVar
 
-from ._forkserver.launch import Stop
 from .process import Process
 from .results import ExecutionResult
-from .sandbox import Callback, How, Sandbox
+from .session import Callback, How, Session, Stop
 
 __all__ = ["AsyncSandbox"]
 
@@ -28,18 +28,17 @@ class AsyncSandbox:
         SandboxError: as ``Sandbox``.
     """
 
-    def __init__(self, **sandbox_options: Any) -> None:
-        self._sandbox = Sandbox(**sandbox_options)
+    def __init__(self, *, workspace: str | os.PathLike[str] | None = None, **sandbox_options: Any) -> None:
+        self._session = Session(workspace, sandbox_options)
         self._threads = ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="kern-call")
 
     @property
     def workspace(self) -> str:
         """The host directory that boxes see at ``/workspace``."""
-        return self._sandbox.workspace
+        return self._session.workspace.path
 
-    async def _do(self, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, functools.partial(verb, *args, **kwargs))
+    async def _do(self, verb: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, verb, *args)
 
     async def _call(self, verb: Callable[..., ExecutionResult], *args: Any) -> ExecutionResult:
         """Run one call; if the awaiting task is cancelled, end the box and wait until it is gone."""
@@ -66,7 +65,7 @@ class AsyncSandbox:
     ) -> ExecutionResult:
         """``Sandbox.run_code``, awaited."""
         how = How(timeout_s, on_stdout, on_stderr, env, stdin)
-        return await self._call(self._sandbox._run_code, code, language, how)
+        return await self._call(self._session.run_code, code, language, how)
 
     async def run(
         self,
@@ -81,27 +80,34 @@ class AsyncSandbox:
     ) -> ExecutionResult:
         """``Sandbox.run``, awaited."""
         how = How(timeout_s, on_stdout, on_stderr, env, stdin)
-        return await self._call(self._sandbox._run_argv, argv, cwd, how)
+        return await self._call(self._session.run, argv, cwd, how)
 
-    async def spawn(self, argv: Sequence[str], **options: Any) -> Process:
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Process:
         """``Sandbox.spawn``, awaited; the process's own pipes are ordinary binary files."""
-        return await self._do(self._sandbox.spawn, argv, **options)
+        return await self._do(self._session.spawn, argv, cwd, How(timeout_s, env=env))
 
     async def write_file(self, path: str, data: str | bytes) -> None:
         """``Sandbox.write_file``, awaited."""
-        await self._do(self._sandbox.write_file, path, data)
+        await self._do(self._session.workspace.write_file, path, data)
 
     async def read_file(self, path: str, max_bytes: int = 64 << 20) -> bytes:
         """``Sandbox.read_file``, awaited."""
-        return await self._do(self._sandbox.read_file, path, max_bytes)
+        return await self._do(self._session.workspace.read_file, path, max_bytes)
 
     async def list_files(self, subdir: str = "") -> list[str]:
         """``Sandbox.list_files``, awaited."""
-        return await self._do(self._sandbox.list_files, subdir)
+        return await self._do(self._session.workspace.list_files, subdir)
 
     async def close(self) -> None:
         """``Sandbox.close``, awaited; ends every box."""
-        await asyncio.get_running_loop().run_in_executor(None, self._sandbox.close)
+        await asyncio.get_running_loop().run_in_executor(None, self._session.close)
         self._threads.shutdown(wait=False)
 
     async def __aenter__(self) -> AsyncSandbox:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Mapping, Sequence
+from typing import Any, Literal
 
 __all__ = ["ExecutionResult", "FaultType", "FileInfo", "Result", "SandboxFault", "Usage"]
 

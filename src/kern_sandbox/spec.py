@@ -5,12 +5,25 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping
+from typing import Any, Callable
 
 from .errors import SpecError
 
-__all__ = ["LANGUAGES", "BoxSpec", "bad", "check_argv", "check_callback", "check_code", "check_env", "check_stdin", "check_timeout", "size_of"]
+__all__ = [
+    "LANGUAGES",
+    "BoxSpec",
+    "bad",
+    "check_argv",
+    "check_callback",
+    "check_code",
+    "check_cwd",
+    "check_env",
+    "check_stdin",
+    "check_timeout",
+    "size_of",
+]
 
 LANGUAGES = ("python", "bash", "sh", "node")
 _MAX_TIMEOUT_S = 7 * 24 * 3600.0
@@ -114,6 +127,13 @@ def check_callback(option: str, callback: Callable[[str], object] | None) -> Cal
     return callback
 
 
+def check_cwd(cwd: str | None) -> str | None:
+    """An absolute directory as the box shows it, or ``None``."""
+    if cwd is not None and (not isinstance(cwd, str) or not cwd.startswith("/") or "\0" in cwd):
+        raise bad("cwd", cwd, "None or an absolute path as the box shows it, e.g. /workspace/src")
+    return cwd
+
+
 def size_of(option: str, text: object) -> int:
     """Bytes from a size with a unit: ``"512m"``, ``"64k"``, ``"1g"``.
 
@@ -134,7 +154,9 @@ def _tmpfs(value: object, memory_mb: int | None) -> Mapping[str, int] | None:
     sizes = {}
     for path, text in value.items():
         if not isinstance(path, str) or not _TMPFS_PLACES.match(path) or ".." in path:
-            raise SpecError(f"tmpfs has the path {_short(path)}: accepted are /tmp, /mnt, /scratch, /var/tmp, /data or below")
+            raise SpecError(
+                f"tmpfs has the path {_short(path)}: accepted are /tmp, /mnt, /scratch, /var/tmp, /data or below"
+            )
         size = size_of(f"tmpfs[{path!r}]", text)
         if memory_mb is not None and size > memory_mb << 20:
             raise SpecError(
@@ -195,4 +217,3 @@ class BoxSpec:
             require_limits=_flag("require_limits", given["require_limits"]),
             track_files=_flag("track_files", given["track_files"]),
         )
-

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WORDS = frozenset({"errors", "results", "spec"})
 CORE = WORDS | {"_linux", "_image", "_box", "workspace", "_forkserver"}
-API = frozenset({"kernel", "pool", "process", "sandbox", "aio", "render", "tool", "testing"})
+API = frozenset({"kernel", "pool", "process", "sandbox", "session", "aio", "render", "tool", "testing"})
 
 SEES: dict[str, frozenset[str]] = {
     # 0: words
@@ -30,11 +30,12 @@ SEES: dict[str, frozenset[str]] = {
     "_box": WORDS | {"_linux"},
     "workspace": WORDS | {"_linux"},
     # 3: the process that makes boxes
-    "_forkserver": WORDS | {"_linux", "_box"},
+    "_forkserver": WORDS | {"_linux", "_box", "workspace"},
     # 4: what a user calls
     "kernel": CORE | API,
     "pool": CORE | API,
     "process": CORE | API,
+    "session": CORE | API,
     "sandbox": CORE | API,
     "aio": CORE | API,
     "tool": CORE | API,

@@ -7,17 +7,16 @@ equal byte for byte. ``KERN_TEST_PYTHONS`` names further interpreters to do this
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kern_sandbox._box.values import decode_values
-from support import PACKAGE
+from guests import PROGRAM, guest, run
 
-GUEST = PACKAGE / "_guest" / "run_once.py"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PYTHONS = [sys.executable, *filter(None, os.environ.get("KERN_TEST_PYTHONS", "").split(":"))]
 
 SNIPPETS: dict[str, str | bytes] = {
@@ -30,7 +29,7 @@ SNIPPETS: dict[str, str | bytes] = {
     "main's loader": "print(type(__loader__), __loader__.name, __loader__.path, type(__builtins__))",
     "docstring": "'''What it does.'''\nprint(__doc__)",
     "docstring only": "'''What it does.'''",
-    "main is the module": "import sys; x = 1; print(sys.modules['__main__'].x, vars(sys.modules['__main__']) is globals())",
+    "main is the module": "import sys; x = 1; m = sys.modules['__main__']; print(m.x, vars(m) is globals())",
     "arguments and path": "import sys; print(sys.argv, sys.path)",
     "own modules": "open('mine.py', 'w').write('y = 5'); import mine; print(mine.y, mine.__file__)",
     "a module named as a guest's": "open('show.py', 'w').write('y = 6'); import show; print(show.y)",
@@ -89,19 +88,19 @@ SNIPPETS: dict[str, str | bytes] = {
         "threading.Thread(target=work, name='T').start(); go.set() or print('main')"
     ),
     "daemon thread": "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start(); print(1)",
-    "excepthook": "import sys; sys.excepthook = lambda t, v, tb: print('hook', t, v, tb.tb_frame.f_code.co_name); 1 / 0",
+    "excepthook": "import sys; sys.excepthook = lambda t, v, tb: print(t, v, tb.tb_frame.f_code.co_name); 1 / 0",
     "excepthook gets the context": (
         "import sys, traceback\ndef hook(t, v, tb):\n    traceback.print_tb(tb); print(v.__traceback__ is tb)\n"
         "    print(sys.exc_info(), sys.last_value is v, sys.last_traceback is tb)\nsys.excepthook = hook\n{}[1]"
     ),
     "excepthook exits": "import sys; sys.excepthook = lambda *a: sys.exit(6)\n1 / 0",
-    "post mortem": "import atexit, sys, traceback\natexit.register(lambda: traceback.print_tb(sys.last_traceback))\n1 / 0",
+    "post mortem": "import atexit, sys, traceback as t\natexit.register(lambda: t.print_tb(sys.last_traceback))\n1 / 0",
     "print_exc": "import traceback\ntry:\n    {}[1]\nexcept KeyError:\n    traceback.print_exc()",
     "pickle": "import pickle\nclass A:\n    x = 1\nb = pickle.loads(pickle.dumps(A())); print(type(b), b.x)",
     "dataclass": "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: 'int' = 1\nprint(P(2))",
     "named tuple": "from typing import NamedTuple\nclass P(NamedTuple):\n    x: int\nprint(P(1), P.__module__)",
     "annotations": "x: int = 1\nprint(__annotations__)",
-    "future annotations": "from __future__ import annotations\nx: not_there = 1\ndef f(a: missing): pass\nprint(f.__annotations__)",
+    "future annotations": "from __future__ import annotations\ndef f(a: missing): pass\nprint(f.__annotations__)",
     "getsource": "import inspect\ndef f():\n    return 1  # here\nprint(inspect.getsource(f))",
     "type hints": "import typing\nclass A:\n    b: 'A'\nprint(typing.get_type_hints(A))",
     "asyncio.run": "import asyncio\nasync def f():\n    await asyncio.sleep(0); return 7\nprint(asyncio.run(f()))",
@@ -118,7 +117,7 @@ SNIPPETS: dict[str, str | bytes] = {
     "closed streams": "import os, sys; print(1); sys.stdout.close(); os.close(2)",
     "replaced stdout": "import io, sys; sys.stdout = io.StringIO(); print(1); sys.stderr.write('e')",
     "closed descriptors": "import os; os.closerange(3, 4096); print(1)\n5",
-    "forked child ends": "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('twice', pid == 0, flush=True)\n7",
+    "forked child ends": "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('twice', flush=True)\n7",
     "forked child raises": "import os, sys\npid = os.fork()\nif not pid: 1 / 0\nprint(os.waitpid(pid, 0)[1] >> 8)",
     "spawn": (
         "import multiprocessing\ndef f(x):\n    print(__name__, x, flush=True)\nprint('top', __name__, flush=True)\n"
@@ -147,36 +146,6 @@ SNIPPETS: dict[str, str | bytes] = {
 }
 
 
-class Ran(NamedTuple):
-    """How a process ended."""
-
-    stdout: bytes
-    stderr: bytes
-    status: int
-
-
-def run(folder: Path, *argv: str, fds: tuple[int, ...] = ()) -> Ran:
-    """Run a program in ``folder``, with an empty standard input and an environment of its own."""
-    env = {"PATH": os.environ["PATH"], "MPLBACKEND": "agg", "PYTHONDONTWRITEBYTECODE": "1"}
-    ran = subprocess.run(argv, cwd=folder, env=env, pass_fds=fds, stdin=subprocess.DEVNULL, capture_output=True)
-    return Ran(ran.stdout, ran.stderr, ran.returncode)
-
-
-def guest(folder: Path, code: str | bytes, python: str = sys.executable, flags: tuple[str, ...] = ()) -> tuple[Ran, bytes]:
-    """Run ``code`` under the guest; how it ended and what was sent on the results descriptor."""
-    path = folder / "main.py"
-    path.write_bytes(code if isinstance(code, bytes) else code.encode())
-    with (folder.parent / "results").open("w+b") as results:
-        ran = run(folder, python, *flags, str(GUEST), str(path), str(results.fileno()), fds=(results.fileno(),))
-        results.seek(0)
-        return ran, results.read()
-
-
-def texts(folder: Path, code: str) -> list[str | None]:
-    """The plain text of each value that ``code`` shows."""
-    return [value.text for value in decode_values(guest(folder, code)[1])]
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An empty working directory below one of the test's own."""
@@ -190,13 +159,19 @@ def folder(tmp_path: Path) -> Path:
 def test_code_runs_as_under_the_plain_interpreter(folder: Path, python: str, name: str) -> None:
     """Output, traceback and exit status are those of ``python FILE``, byte for byte."""
     ours, _ = guest(folder, SNIPPETS[name], python)
-    assert ours == run(folder, python, str(folder / "main.py"))
+    plain = run(folder, python, str(folder / "main.py"))
+    if b"SyntaxError: unexpected EOF" in plain.stderr or b"SyntaxError: EOF while" in plain.stderr:
+        # Python 3.8 and 3.9 count a file's last line differently when they are given the file's text.
+        ours, plain = (ran._replace(stderr=ran.stderr.splitlines()[-1]) for ran in (ours, plain))
+    assert ours == plain
 
 
 @pytest.mark.parametrize("flags", [("-I",), ("-S", "-E"), ("-OO",), ("-W", "error"), ("-u", "-B")])
 def test_the_interpreters_flags_are_kept(folder: Path, flags: tuple[str, ...]) -> None:
     """A box may start the guest with flags of its choice."""
-    ran, _ = guest(folder, "import sys; assert sys.argv == [__file__]; print(sys.path[0], tuple(sys.flags)[:9])", flags=flags)
+    ran, _ = guest(
+        folder, "import sys; assert sys.argv == [__file__]; print(sys.path[0], tuple(sys.flags)[:9])", flags=flags
+    )
     plain = run(folder, sys.executable, *flags, "-c", "import sys; print(tuple(sys.flags)[:9])")
     assert ran == (f"{folder} ".encode() + plain.stdout, b"", 0)
 
@@ -212,9 +187,9 @@ async for n in numbers():
     print(n)
 await asyncio.sleep(0, 'value')
 """
-    ran, raw = guest(folder, code)
-    assert ran == (b"0\n1\n", b"", 0)
-    assert [value.text for value in decode_values(raw)] == ["'value'"]
+    shown = guest(folder, code)
+    assert shown.ran == (b"0\n1\n", b"", 0)
+    assert shown.texts == ["'value'"]
 
 
 def test_an_error_in_an_awaiting_cell_has_only_the_codes_frames(folder: Path) -> None:
@@ -226,18 +201,11 @@ def test_an_error_in_an_awaiting_cell_has_only_the_codes_frames(folder: Path) ->
     assert ran.stderr.count(b"File ") == 1
 
 
-@pytest.mark.parametrize("code", ["import os\nos.closerange(3, 4096)\n5", "import os\nos.set_blocking(RESULTS, 0)\n5"])
-def test_what_the_code_does_to_descriptors_does_not_touch_its_end(folder: Path, code: str) -> None:
-    """Values may be lost with the descriptor; output and status are not."""
-    ran, _ = guest(folder, code.replace("RESULTS", "max(map(int, os.listdir('/proc/self/fd')[:-1]))"))
-    assert ran == (b"", b"", 0)
-
-
 def test_a_file_of_the_code_on_our_number_gets_no_frame(folder: Path) -> None:
     """Once the code has closed our descriptor, its number may lead to a file of the code's own."""
     code = "import os\nos.closerange(3, 4096)\nfiles = [open(str(n), 'w') for n in range(40)]\n5"
     ran, raw = guest(folder, code)
-    assert (ran, raw) == (Ran(b"", b"", 0), b"")
+    assert (ran, raw) == ((b"", b"", 0), b"")
     assert all((folder / str(n)).stat().st_size == 0 for n in range(40))
 
 
@@ -250,27 +218,27 @@ def held():
     for fd in os.listdir('/proc/self/fd'):
         try: links.append(os.path.basename(os.readlink('/proc/self/fd/' + fd)))
         except OSError: pass
-    return 'results' in links
-print(held(), flush=True)
+    return [link for link in links if link.startswith('pipe:')]
+print(len(held()), flush=True)
 subprocess.run(['ls', '-l', '/proc/self/fd'], close_fds=False, stdout=open('listing', 'w'))
 pid = os.fork()
 if not pid:
-    print(held(), flush=True)
+    print(len(held()), flush=True)
     display('from the child')
     os._exit(0)
-os.waitpid(pid, 0)
+os.waitpid(pid, 0);
 """
     ran, raw = guest(folder, code)
-    assert ran.stdout == b"True\nFalse\n"
+    assert ran.stdout == b"3\n2\n"  # standard output and standard error are pipes, too
     assert raw == b""
-    assert "results" not in (folder / "listing").read_text()
-    assert texts(folder, "display('shown')") == ["'shown'"]
+    assert (folder / "listing").read_text().count("pipe:") == 1
+    assert guest(folder, "display('shown')").texts == ["'shown'"]
 
 
 def test_a_missing_results_descriptor_costs_only_the_values(folder: Path) -> None:
     """A closed number is taken for: nobody wants values."""
     (folder / "main.py").write_text("print(1)\n5")
-    assert run(folder, sys.executable, str(GUEST), str(folder / "main.py"), "77") == (b"1\n", b"", 0)
+    assert run(folder, sys.executable, str(PROGRAM), str(folder / "main.py"), "77") == (b"1\n", b"", 0)
 
 
 @pytest.mark.parametrize("code", ["def f(n):\n    return f(n + 1)\nf(0)", "import sys\nsys.setrecursionlimit(60)\n5"])

@@ -182,6 +182,7 @@ def escape(channel: socket.socket, writer: int) -> None:
         listener = confine(listener=True)
         assert listener is not None
         socket.send_fds(channel, [b"x"], [listener])
+        os.close(listener)
         os.write(writer, errno_of("swapoff", BAD).encode())
     finally:
         os._exit(0)
@@ -202,11 +203,13 @@ def waiting() -> Iterator[Waiting]:
     ready = select.poll()
     ready.register(listener, select.POLLIN)
     assert ready.poll()
-    yield Waiting(pid, listener, answer)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    os.close(listener)
-    os.close(answer)
+    try:
+        yield Waiting(pid, listener, answer)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(listener)
+        os.close(answer)
 
 
 def killed(child: Waiting) -> None:

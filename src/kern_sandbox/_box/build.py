@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from typing import Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from .._linux import mounts, netns
 from .._linux.abi import MountAttr
-from .plan import MIB, Bind, Device, Folder, Link, Plan, Step, Text
+from .plan import MIB, Bind, Device, Folder, Plan, Step, Text
 
 __all__ = ["build_base", "build_fresh", "open_trees"]
 
@@ -70,11 +70,19 @@ def _make(step: Step, waiting: Iterator[int]) -> None:
             os.mkdir(_STAGE + step.path, step.mode)
     elif isinstance(step, Text):
         os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
-        with open(_STAGE + step.path, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o644)) as file:
+        with open(
+            _STAGE + step.path, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o644)
+        ) as file:
             file.write(step.content)
     else:
         os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
         os.symlink(step.value, _STAGE + step.path)
+
+
+def _write(path: str, content: str) -> None:
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    with open(fd, "w", encoding="utf-8") as file:
+        file.write(content)
 
 
 def _attach(tree: int, target: str) -> None:
@@ -94,7 +102,7 @@ def build_fresh(plan: Plan) -> None:
     for path in plan.read_only:
         mounts.bind_mount(path, path, _QUIET | MountAttr.NOEXEC | MountAttr.RDONLY)
     if plan.memory_bytes is not None:
-        mounts.bind_mount("/.box/meminfo", "/proc/meminfo", _QUIET | MountAttr.RDONLY)
+        mounts.cover("/.box/meminfo", "/proc/meminfo")
     for scratch in plan.fresh:
         mounts.mount_tmpfs(scratch.target, size=scratch.size, mode=scratch.mode)
     mounts.mount_devpts("/dev/pts")
@@ -109,4 +117,4 @@ def _mask(path: str) -> None:
         mounts.mount_tmpfs(path, size=4096, mode=0o555)
         mounts.remount_read_only(path, _QUIET)
     else:
-        mounts.bind_mount("/dev/null", path, MountAttr.NOSUID | MountAttr.NOEXEC)
+        mounts.cover("/dev/null", path)

@@ -1,4 +1,4 @@
-"""What the program gives up between fork and exec, one verb a layer, in the only order that works."""
+"""What init, and so the program, gives up before it runs anything: one verb a layer, in the only order that works."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import math
 import os
 import resource
 from dataclasses import dataclass
-from typing import Sequence
 
 from .._linux import caps, landlock, processes, seccomp
-from .._linux.abi import Clone
-from .._linux.libc import syscall
 from .plan import Plan
 
-__all__ = ["Confinement", "confine", "join_groups", "prepare"]
+__all__ = ["Confinement", "confine", "prepare"]
 
 _OPEN_FILES = (1024, 4096)
 _FILE_SIZE = 16 << 30
@@ -38,17 +35,6 @@ class Confinement:
     listener: bool
     limit_memory: bool = False
     limit_pids: bool = False
-
-
-def join_groups(descriptors: Sequence[int]) -> None:
-    """Move this process into the cgroups whose ``cgroup.procs`` are open at ``descriptors``.
-
-    The cgroup namespace comes after: its root is then the box's own group, and no path of the host shows.
-    """
-    for fd in descriptors:
-        os.write(fd, b"0")
-        os.close(fd)
-    syscall("unshare", Clone.NEWCGROUP)
 
 
 def prepare(plan: Plan, part: Confinement) -> None:

@@ -251,9 +251,8 @@ EXPLANATION: dict[str, str] = {
 
 _NATIVE = {"x86_64": Arch.X86_64, "aarch64": Arch.AARCH64}
 _FOREIGN: dict[int, str] = {Arch.I386: "int 0x80 (i386 system call {})", Arch.ARM: "svc 0 (aarch32 system call {})"}
+_UNLISTED = "ENOSYS"
 _X32 = 0x40000000
-_LAST_OLD = {"x86_64": 334, "aarch64": 294}
-"""The last call that a machine had before the machines began to share numbers (at 424)."""
 
 
 def describe(notification_nr: int, arch: int) -> str:
@@ -279,11 +278,6 @@ def _rows(policy: FilterPolicy) -> Iterator[Row]:
         yield Row("chroot", "allow", "the box keeps capabilities over its own namespaces")
 
 
-def _unlisted(number: int, machine: str) -> str:
-    """A call that libraries only try on a new Linux is absent; an older one is refused."""
-    return "ENOSYS" if number > _LAST_OLD[machine] else "EPERM"
-
-
 def table(policy: FilterPolicy, machine: str = MACHINE) -> list[Row]:
     """Return the whole policy for a machine, one row for each system call that the machine has, by name.
 
@@ -293,7 +287,7 @@ def table(policy: FilterPolicy, machine: str = MACHINE) -> list[Row]:
     numbers = _numbers(machine)
     listed = {row.name: row for row in _rows(policy)}
     return [
-        listed.get(name) or Row(name, _unlisted(numbers[name], machine), "not listed: denied by default")
+        listed.get(name) or Row(name, _UNLISTED, "new and not listed: libraries take it for absent and fall back")
         for name in sorted(numbers)
     ]
 
@@ -337,10 +331,10 @@ def _ranges(actions: dict[int, str]) -> list[tuple[int, str]]:
     """Where the outcome changes, going up the numbers; numbers without a call (and all of x32's) are absent calls."""
     starts: list[tuple[int, str]] = []
     for number in range(max(actions) + 2):
-        action = actions.get(number, "ENOSYS")
+        action = actions.get(number, _UNLISTED)
         if not starts or starts[-1][1] != action:
             starts.append((number, action))
-    assert starts[-1][1] == "ENOSYS"
+    assert starts[-1][1] == _UNLISTED
     assert starts[-1][0] < _X32
     return starts
 

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Mapping, NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 from ..spec import BoxSpec
 
@@ -246,6 +247,7 @@ def _environment(spec: BoxSpec, userland: Userland) -> dict[str, str]:
         "XDG_CACHE_HOME": f"{HOME}/.cache",
         "MPLCONFIGDIR": f"{HOME}/.config/matplotlib",
         "MPLBACKEND": "Agg",
+        "ASAN_OPTIONS": "detect_leaks=0",  # its leak check needs ptrace, which ends a box
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": threads,

@@ -55,9 +55,9 @@ def host_userland(network: bool) -> Userland:
     """
     steps: list[Step] = [_entry(f"/{name}") for name in _OS_DIRECTORIES if os.path.lexists(f"/{name}")]
     python, prefix = _interpreter()
-    for needed in dict.fromkeys((prefix, os.path.dirname(python))):
-        if not needed.startswith(("/usr/", "/nix/store/", "/gnu/store/", prefix + "/")) and needed not in ("/bin", "/usr"):
-            steps.append(Bind(needed, needed))
+    shown = ("/usr/", "/nix/store/", "/gnu/store/", f"{prefix}/")
+    own = dict.fromkeys((prefix, os.path.dirname(python)))
+    steps.extend(Bind(path, path) for path in own if path not in ("/bin", "/usr") and not path.startswith(shown))
     steps.append(Folder("/etc"))
     steps.extend(_entry(f"/etc/{name}") for name in _ETC if os.path.exists(f"/etc/{name}"))
     steps += [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
-from typing import Any, Mapping, NamedTuple, NoReturn
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import (
     CgroupUnavailable,
@@ -22,8 +22,8 @@ __all__ = ["Facts", "Judgement", "host_hint", "judge", "raise_failure"]
 EXIT_TIMEOUT = 124
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
-EXIT_ESCAPE = 128 + signal.SIGSYS
-EXIT_KILLED = 128 + signal.SIGKILL
+EXIT_ESCAPE = 159  # 128 + SIGSYS
+EXIT_KILLED = 137  # 128 + SIGKILL
 
 _HOST_HINTS = {
     errno.EPERM: "Policy forbids unprivileged user namespaces here; `kern-sandbox doctor` names the setting to change",

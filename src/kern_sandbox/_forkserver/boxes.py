@@ -20,28 +20,43 @@ Ending = Literal["exit", "timeout", "cancelled", "escape", "killed"]
 
 @dataclass
 class Box:
-    """One call in flight.
+    """One box, from its birth to its end. It serves one call, or none.
 
     Attributes:
         number: unique in this server.
-        call: the client's end; its end of file cancels the box.
-        report: frames from init.
-        timeout_s: counted from the moment the program starts.
+        stem_key: of the stem that it was forked from.
+        report: frames from and to init.
+        group: its cgroups.
         due: monotonic time of the next deadline.
+        call: the client's end, once there is a call; its end of file cancels the box.
+        timeout_s: counted from the moment the program starts.
         evidence: what is known so far, as the client will get it.
     """
 
     number: int
     stem_key: str
-    call: socket.socket
     report: socket.socket
     group: Group
-    timeout_s: float
     due: float
+    call: socket.socket | None = None
+    timeout_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
     pidfd: int | None = None
     listener: int | None = None
     ending: Ending = "exit"
     evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of a program is alive in it, and never will be."""
+        return "status" in self.evidence or "failed" in self.evidence
+
+    def serve(self, call: socket.socket, body: dict[str, Any], descriptors: list[int]) -> None:
+        """Give it its one call. It may not be born yet: the order waits for it."""
+        self.call = call
+        self.timeout_s = body["timeout_s"]
+        order = {name: body[name] for name in ("argv", "env", "cwd", "cell", "roles")}
+        wire.send(self.report, order, descriptors)
 
     def end(self, ending: Ending) -> None:
         """Kill init, and so everything in the box; the first reason given is the one that counts."""
@@ -69,17 +84,24 @@ class Box:
             self.evidence.update(frame.body)
             came += frame.fds
 
-    def read_listener(self) -> None:
-        """A forbidden call waits for an answer: name it, and end the box instead of answering."""
+    def read_listener(self) -> bool:
+        """A forbidden call waits for an answer: name it, and end the box instead of answering.
+
+        Returns:
+            Whether there is anything left to listen to.
+        """
         if self.listener is None:
-            return
+            return False
         notification = seccomp.receive(self.listener)
-        if notification is not None:
-            self.evidence["escape"] = describe(notification.nr, notification.arch)
-            self.end("escape")
+        if notification is None:
+            return not seccomp.hung_up(self.listener)
+        self.evidence["escape"] = describe(notification.nr, notification.arch)
+        self.end("escape")
+        return False
 
     def read_call(self) -> bool:
         """Take in what the client says; ``False`` when it is gone."""
+        assert self.call is not None
         try:
             frame = wire.receive(self.call, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -110,6 +132,7 @@ class Box:
             "oom_kills": counted.oom_kills,
             "pids_refused": counted.pids_refused,
             "usage": usage,
+            "notes": self.notes,
         }
 
     def close(self) -> None:
@@ -118,5 +141,6 @@ class Box:
             if fd is not None:
                 os.close(fd)
         self.pidfd = self.listener = None
-        self.call.close()
+        if self.call is not None:
+            self.call.close()
         self.report.close()

@@ -12,7 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .._box.plan import Plan
 from .._linux.fds import memory_file

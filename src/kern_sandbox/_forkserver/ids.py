@@ -6,7 +6,7 @@ by holding an abstract socket whose name is the block's number, so a claim ends 
 
 from __future__ import annotations
 
-import random
+import os
 import socket
 
 from ..errors import HostError
@@ -48,9 +48,8 @@ class HostIds:
 
 
 def _claim() -> tuple[socket.socket, int]:
-    chooser = random.SystemRandom()
     for _ in range(_TRIES):
-        block = chooser.randrange(_BLOCKS)
+        block = int.from_bytes(os.urandom(4), "little") % _BLOCKS
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
             claim.bind(f"\0kern-sandbox-ids-{block}")

@@ -1,58 +1,65 @@
-"""A box from its first instruction to its last: PID 1 builds the inside, forks the program, reaps, reports.
+"""A box from its first instruction to its last: PID 1 builds the inside, runs one order, reaps, reports.
 
-``run_box`` is entered in a fresh child that is alone in its namespaces and never returns. Its report socket is
-close-on-exec: the program never holds it.
+``run_box`` is entered in a fresh child that is alone in its namespaces and never returns. It confines itself before it
+knows what it will run, so the program is confined from its first instruction, and init holds no more than the program.
+Its report socket is close-on-exec: the program never holds it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import resource
 import select
 import signal
 import socket
 import time
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
 
 from .._box.build import build_fresh
-from .._box.confine import Confinement, confine, join_groups, prepare
+from .._box.confine import Confinement, confine, prepare
 from .._box.plan import CELL, Plan
 from .._linux import caps, fds, processes
+from .._linux.abi import Clone
+from .._linux.libc import syscall
 from . import wire
 
-__all__ = ["GRACE_S", "INNER_ID", "Order", "run_box"]
+__all__ = ["GRACE_S", "INNER_ID", "Birth", "run_box"]
 
 GRACE_S = 0.25
 """How long processes that outlive the program may finish their output before the box ends, seconds."""
 INNER_ID = 1000
 """The uid and gid of a stem in its own user namespace; a box maps its 0 to it."""
-_FIRST_FREE = 10
+
+
+class Birth(NamedTuple):
+    """The descriptors that a box is born with.
+
+    ``groups`` are the ``cgroup.procs`` of the box's own cgroups, ``homes`` those of the fork server's, in the same
+    order: who writes ``0`` to one moves itself there, because the fork server opened it.
+    """
+
+    report: int
+    groups: list[int]
+    homes: list[int]
 
 
 class Order(NamedTuple):
-    """One call: what to run, and the descriptors by the role that each plays."""
+    """One call: what to run, and its descriptors."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     cell: dict[str, int]
     stdio: list[int]
-    results: int | None
-    groups: list[int]
-    report: int
 
     @classmethod
-    def of(cls, body: dict[str, Any], descriptors: list[int]) -> Order:
-        """From a frame of the fork server; ``body["roles"]`` names each descriptor."""
-        roles: dict[str, list[int]] = {}
-        for role, fd in zip(body["roles"], descriptors):
-            roles.setdefault(role, []).append(fd)
-        cell = dict(zip(body["cell"], roles.get("cell", [])))
-        results = roles.get("results", [None])[0]
-        stdio = [roles["stdin"][0], roles["stdout"][0], roles["stderr"][0]]
-        groups, report = roles.get("group", []), roles["report"][0]
-        return cls(body["argv"], body["env"], body["cwd"], cell, stdio, results, groups, report)
+    def of(cls, frame: wire.Frame) -> Order:
+        """From the fork server's frame; ``roles`` names each descriptor, standard ones first."""
+        body = frame.body
+        plain = [fd for role, fd in zip(body["roles"], frame.fds) if role != "cell"]
+        files = [fd for role, fd in zip(body["roles"], frame.fds) if role == "cell"]
+        return cls(body["argv"], body["env"], body["cwd"], dict(zip(body["cell"], files)), plain)
 
 
 class _Stage:
@@ -74,72 +81,98 @@ def _text(path: object) -> str | None:
     return None if path is None else os.fsdecode(path) if isinstance(path, bytes) else str(path)
 
 
-def run_box(plan: Plan, part: Confinement, order: Order, *, nested: bool) -> NoReturn:
+def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool) -> NoReturn:
     """Be the box. ``nested``: this process is in a user namespace of its own and maps itself."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    processes.close_except([*order.cell.values(), *order.stdio, *_some(order.results), *order.groups, order.report])
-    stage = _Stage(socket.socket(fileno=order.report))
+    processes.close_except([birth.report, *birth.groups, *birth.homes])
+    stage = _Stage(socket.socket(fileno=birth.report))
     try:
         if nested:
             processes.map_ids("self", 0, (INNER_ID, INNER_ID), deny_setgroups=True)
+        stage.name = "cgroup"
+        _root_cgroup_namespace(birth)
         stage.name = "mounts"
         build_fresh(plan)
-        _place(order.cell)
+        stage.name = "limits"
+        prepare(plan, part)
         caps.set_dumpable(False)
-        stage.name = "processes"
+        stage.name = "confinement"
+        listener = confine(plan, part)
+        wire.send(stage.report, {"ready": True}, [] if listener is None else [listener])
+        if listener is not None:
+            os.close(listener)
+        frame = wire.receive(stage.report)
+        if frame is None:
+            os._exit(0)
+        stage.name = "program"
         wakeup = _catch_children()
-        pid = os.fork()
-        if pid == 0:
-            _run_program(plan, part, order, stage)
+        pid = _start(Order.of(frame), birth, stage)
     except OSError as error:
         stage.fail(error)
     processes.close_except([stage.report.fileno(), *wakeup])
     _supervise(pid, stage.report, wakeup[0])
 
 
-def _some(fd: int | None) -> list[int]:
-    return [] if fd is None else [fd]
+def _enter(descriptors: Sequence[int]) -> None:
+    """Move this process into cgroups whose ``cgroup.procs`` are open."""
+    for fd in descriptors:
+        os.write(fd, b"0")
 
 
-def _place(cell: dict[str, int]) -> None:
-    """Write the snippet's files where the program finds them."""
-    for name, fd in cell.items():
+def _root_cgroup_namespace(birth: Birth) -> None:
+    """Make the box's own cgroup the root of a new cgroup namespace, and step out of it again.
+
+    Init lives outside the box's limits, so that the program's hunger cannot take its supervisor.
+    """
+    _enter(birth.groups)
+    syscall("unshare", Clone.NEWCGROUP)
+    _enter(birth.homes)
+
+
+def _start(order: Order, birth: Birth, stage: _Stage) -> int:
+    """Start the program and say so; a failure is the order's, not the box's."""
+    for name, fd in order.cell.items():
         with open(f"{CELL}/{name}", "xb") as target, open(fd, "rb") as source:
             target.write(source.read())
-
-
-def _run_program(plan: Plan, part: Confinement, order: Order, stage: _Stage) -> NoReturn:
+    stage.name = "working directory"
+    os.chdir(order.cwd)
+    stage.name = "exec"
+    fds.inherit_only(3)
+    _enter(birth.groups)
     try:
-        caps.set_dumpable(True)
-        processes.reset_signals()
-        os.setsid()
-        stage.name = "cgroup"
-        join_groups(order.groups)
-        stage.name = "descriptors"
-        _arrange(order, stage)
-        stage.name = "limits"
-        prepare(plan, part)
-        stage.name = "working directory"
-        os.chdir(order.cwd)
-        stage.name = "confinement"
-        listener = confine(plan, part)
-        wire.send(stage.report, {"started": True}, _some(listener))
-        stage.name = "exec"
-        os.execvpe(order.argv[0], order.argv, order.env)
-    except OSError as error:
-        stage.fail(error)
+        pid = _spawn(order)
     except ValueError as error:
-        stage.fail(OSError(22, str(error)))
+        raise OSError(22, str(error)) from None
+    finally:
+        _enter(birth.homes)
+    wire.send(stage.report, {"started": True})
+    return pid
 
 
-def _arrange(order: Order, stage: _Stage) -> None:
-    """Descriptors 0, 1, 2 and, for rich values, 3; everything else is closed at exec."""
-    moved = fcntl.fcntl(stage.report.fileno(), fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-    stage.report.detach()
-    stage.report = socket.socket(fileno=moved)
-    for target, source in enumerate([*order.stdio, *_some(order.results)]):
-        os.dup2(source, target, inheritable=True)
-    fds.inherit_only(3 if order.results is None else 4)
+def _spawn(order: Order) -> int:
+    """posix_spawn(3) along the box's ``PATH``: no copy of init's memory, and exec's own error.
+
+    The child gets default signal actions, an empty mask, a session of its own, and its descriptors 0, 1, 2 and 3.
+    """
+    actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(order.stdio)]
+    everything = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+    refused: OSError | None = None
+    for path in _candidates(order.argv[0], order.env.get("PATH", "/usr/bin:/bin")):
+        try:
+            return os.posix_spawn(
+                path, order.argv, order.env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=everything
+            )
+        except (FileNotFoundError, NotADirectoryError) as error:
+            refused = refused or error
+        except PermissionError as error:
+            refused = error
+    assert refused is not None
+    raise refused
+
+
+def _candidates(program: str, path: str) -> list[str]:
+    """Where execvp(3) would look."""
+    return [program] if "/" in program else [os.path.join(folder or ".", program) for folder in path.split(":")]
 
 
 def _catch_children() -> tuple[int, int]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from .._linux.fds import memory_file
 from . import wire

@@ -13,7 +13,8 @@ import select
 import socket
 import threading
 import time
-from typing import Any, Callable, Mapping
+from collections.abc import Mapping
+from typing import Any, Callable
 
 from ..errors import InternalError
 from . import wire
@@ -144,7 +145,9 @@ class Pump:
             while self.verdict is None:
                 ready = self._poller.poll(max(0.0, give_up - time.monotonic()) * 1000)
                 if not ready:
-                    raise InternalError(f"waiting for the verdict of a call: none came within {timeout_s + _HANG_S:g} s")
+                    raise InternalError(
+                        f"waiting for the verdict of a call: none came within {timeout_s + _HANG_S:g} s"
+                    )
                 for fd, _ in ready:
                     self._attend(fd, death)
             for fd in list(self.open):

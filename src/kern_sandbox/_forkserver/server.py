@@ -20,7 +20,6 @@ from .._box.filter import FilterPolicy, compile_filter
 from .._box.plan import Plan, from_wire
 from .._linux import caps, cgroup, fds, landlock, processes
 from ..errors import HostError
-from ..workspace._walk import empty_directory
 from . import wire
 from .boxes import Box
 from .groups import Groups
@@ -30,6 +29,8 @@ __all__ = ["main"]
 
 _START_LIMIT_S = 60.0
 _IDLE_RETRY_S = 0.01
+_IDLE_LIMIT_S = 60.0
+"""How long a box may wait for a call before it is dropped, seconds."""
 
 
 class Server:
@@ -66,7 +67,7 @@ class Server:
 
     def _wait(self) -> float | None:
         """How long to sleep: not at all while there is tidying to do, else until the next deadline."""
-        if self.groups.tidy():
+        if self._refill() or self.groups.tidy():
             return 0
         due = min((box.due for box in self.boxes.values()), default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
@@ -87,6 +88,7 @@ class Server:
         for box in list(self.boxes.values()):
             if box.due <= now:
                 box.due = now + _START_LIMIT_S
+                self._no_longer_spare(box)
                 box.end("timeout")
 
     def _stop(self) -> None:
@@ -130,43 +132,63 @@ class Server:
             self.groups.forget(_limits(plan))
 
     def _on_run(self, frame: wire.Frame) -> None:
-        """Start one box. Descriptors: the call socket, then one for each role."""
-        body = frame.body
+        """Serve one call. Descriptors: the call socket, then one for each role."""
         call = socket.socket(fileno=frame.fds[0])
-        theirs: socket.socket | None = None
-        joins: list[int] = []
         try:
-            stem = self._stem(body["key"])
-            ours, theirs = wire.pair()
-            group = self.groups.take(_limits(stem.plan))
-            joins = group.join_fds()
-            self.count += 1
-            due = time.monotonic() + _START_LIMIT_S
-            box = Box(self.count, stem.key, call, ours, group, body["timeout_s"], due)
-            box.evidence["notes"] = self._notes(stem.plan)
-            self.boxes[box.number] = box
+            stem = self._stem(frame.body["key"])
+            box = stem.spares.popleft() if stem.spares else self._conceive(stem)
+            box.notes = self._notes(stem.plan)
+            box.due = time.monotonic() + _START_LIMIT_S
+            box.serve(call, frame.body, frame.fds[1:])
             self._watch(call, lambda: self._on_call(box))
-            self._watch(ours, lambda: self._on_report(box))
-            roles = [*body["roles"], "report", *("group" for _ in joins)]
-            order = {"box": box.number, **{name: body[name] for name in ("argv", "env", "cwd", "cell")}, "roles": roles}
-            stem.ask(order, [*frame.fds[1:], theirs.fileno(), *joins])
+            stem.refill = True
         except (OSError, HostError) as error:
             _refuse(call, error)
         finally:
-            for fd in (*frame.fds[1:], *joins):
+            for fd in frame.fds[1:]:
                 os.close(fd)
-            if theirs is not None:
-                theirs.close()
+
+    def _conceive(self, stem: Stem) -> Box:
+        """Ask ``stem`` for a box that serves no call yet."""
+        ours, theirs = wire.pair()
+        descriptors: list[int] = []
+        try:
+            group = self.groups.take(_limits(stem.plan))
+            descriptors = [*group.join_fds(), *self.groups.homes(group)]
+            self.count += 1
+            stem.ask({"box": self.count}, [theirs.fileno(), *descriptors])
+        except BaseException:  # whatever happened, the socket must not outlive it
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            for fd in descriptors:
+                os.close(fd)
+        box = Box(self.count, stem.key, ours, group, time.monotonic() + _IDLE_LIMIT_S)
+        self.boxes[box.number] = box
+        self._watch(ours, lambda: self._on_report(box))
+        return box
+
+    def _refill(self) -> bool:
+        """Have one box ready before the next call of a Sandbox that is in use; ``False`` when all have."""
+        for stem in self.stems.values():
+            if stem.refill and stem.ready and not stem.spares:
+                stem.refill = False
+                try:
+                    stem.spares.append(self._conceive(stem))
+                except (OSError, HostError):
+                    return False  # the call that needs a box will meet the same and report it
+                return True
+        return False
 
     def _notes(self, plan: Plan) -> list[str]:
         """What was asked for and this host does not enforce for a box as a whole."""
         asked = {"memory": plan.memory_bytes, "pids": plan.pids, "cpu": plan.cpus}
         host = self.groups.host
-        return [
-            f"{name} is not limited for the box as a whole here: {host.reasons.get(name, 'no cgroup')}"
-            for name, value in asked.items()
-            if value is not None and name not in host.enforces
-        ]
+        missing = [name for name, value in asked.items() if value is not None and name not in host.enforces]
+        if not missing:
+            return []
+        return [f"{' and '.join(missing)} not limited for the box as a whole on this host; see kern-sandbox doctor"]
 
     # Stems
 
@@ -198,9 +220,13 @@ class Server:
         except ConnectionResetError:
             frame = None
         if frame is None:
-            self._lose_stem(stem, {"failed": "stem", "errno": None, "text": "the stem process was killed", "path": None})
+            self._lose_stem(
+                stem, {"failed": "stem", "errno": None, "text": "the stem process was killed", "path": None}
+            )
         elif "failed" in frame.body:
             self._lose_stem(stem, frame.body)
+        elif "ready" in frame.body:
+            stem.ready = True
         elif "box" in frame.body:
             self._on_born(stem, frame)
 
@@ -239,7 +265,7 @@ class Server:
     # Boxes
 
     def _on_call(self, box: Box) -> None:
-        if not box.read_call():
+        if box.call is not None and not box.read_call():
             self.selector.unregister(box.call)
             box.end("cancelled")
 
@@ -248,13 +274,17 @@ class Server:
         came = box.read_report()
         if came and box.listener is None:
             box.listener = came.pop()
-            self._watch(box.listener, box.read_listener)
+            self._watch(box.listener, lambda: self._on_listener(box))
         for fd in came:
             os.close(fd)
         if not before and "started" in box.evidence:
             box.due = time.monotonic() + box.timeout_s
-        if "status" in box.evidence:
+        if box.over:
             self._finish(box)
+
+    def _on_listener(self, box: Box) -> None:
+        if box.listener is not None and not box.read_listener():
+            self.selector.unregister(box.listener)
 
     def _on_end(self, box: Box) -> None:
         """Init has ended, and everything in the box with it."""
@@ -263,28 +293,37 @@ class Server:
             os.close(fd)
         self._finish(box)
 
+    def _no_longer_spare(self, box: Box) -> None:
+        stem = self.stems.get(box.stem_key)
+        if stem is not None and box in stem.spares:
+            stem.spares.remove(box)
+
     def _finish(self, box: Box) -> None:
         del self.boxes[box.number]
+        self._no_longer_spare(box)
         for file in (box.call, box.report, box.pidfd, box.listener):
             if file is not None and file in self.selector.get_map():
                 self.selector.unregister(file)
-        try:
-            wire.send(box.call, {**box.verdict(), "notes": box.evidence["notes"]})
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the client went away first, and the box is gone all the same
+        if box.call is not None:
+            try:
+                wire.send(box.call, box.verdict())
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the client went away first, and the box is gone all the same
         box.close()
         self.groups.put_away(box.group)
 
 
 def _remove_tree(path: str) -> None:
     """Remove a temporary workspace whose owner has died."""
+    from ..workspace._walk import empty_directory  # late: it loads threading, which slows every fork
+
     try:
         handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         empty_directory(handle)
         os.close(handle)
         os.rmdir(path)
     except OSError as error:
-        print(f"removing {path!r}: {error}", file=sys.stderr)
+        sys.stderr.write(f"removing {path!r}: {error}\n")
 
 
 def _limits(plan: Plan) -> cgroup.Limits:

@@ -11,7 +11,8 @@ import gc
 import os
 import signal
 import socket
-from typing import NamedTuple, NoReturn, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
 
 from .._box.build import build_base, open_trees
 from .._box.confine import Confinement
@@ -20,7 +21,7 @@ from .._linux import caps, processes
 from .._linux.abi import Clone
 from .._linux.libc import syscall
 from . import wire
-from .init import INNER_ID, Order, run_box
+from .init import INNER_ID, Birth, run_box
 
 __all__ = ["Seed", "run_stem"]
 
@@ -123,8 +124,14 @@ def _serve(seed: Seed, control: socket.socket) -> NoReturn:
             wire.send(control, {"box": frame.body["box"], "errno": error.errno, "text": str(error)})
         else:
             if child.pid == 0:
-                run_box(seed.plan, seed.part, Order.of(frame.body, frame.fds), nested=seed.nested)
+                run_box(seed.plan, seed.part, _birth(frame), nested=seed.nested)
             wire.send(control, {"box": frame.body["box"]}, [child.pidfd])
             os.close(child.pidfd)
         for fd in frame.fds:
             os.close(fd)
+
+
+def _birth(frame: wire.Frame) -> Birth:
+    """The descriptors of a request: the report socket, then as many groups as homes."""
+    half = (len(frame.fds) - 1) // 2
+    return Birth(frame.fds[0], frame.fds[1 : 1 + half], frame.fds[1 + half :])

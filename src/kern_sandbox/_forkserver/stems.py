@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Sequence
+from typing import Any
 
 from .._box.build import open_trees
 from .._box.confine import Confinement
@@ -14,6 +16,7 @@ from .._box.plan import Bind, Plan
 from .._linux import fds, processes
 from .._linux.abi import Clone
 from . import wire
+from .boxes import Box
 from .ids import HostIds
 from .init import INNER_ID
 from .stem import Seed, run_stem
@@ -25,7 +28,14 @@ _NAMESPACES = Clone.NEWUSER | Clone.NEWNS | Clone.NEWPID | Clone.NEWIPC | Clone.
 
 @dataclass
 class Stem:
-    """A living stem. ``waiting`` are boxes that were asked for and not yet born."""
+    """A living stem.
+
+    Attributes:
+        waiting: numbers of boxes that were asked for and not yet born.
+        ready: its base is built.
+        spares: boxes that serve no call yet.
+        refill: a call has come since the last spare was made.
+    """
 
     key: str
     plan: Plan
@@ -36,6 +46,9 @@ class Stem:
     host_id: int | None
     nested: bool
     waiting: set[int] = field(default_factory=set)
+    ready: bool = False
+    spares: collections.deque[Box] = field(default_factory=collections.deque)
+    refill: bool = False
 
     def ask(self, body: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Ask for one box; the answer comes as a frame on ``control``."""

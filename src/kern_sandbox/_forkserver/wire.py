@@ -10,7 +10,8 @@ import array
 import json
 import os
 import socket
-from typing import Any, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._linux.fds import memory_file
 

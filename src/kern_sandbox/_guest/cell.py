@@ -49,7 +49,7 @@ def run_file(path: str, results_fd: int, load: "Callable[[str], ModuleType]") ->
     except SystemExit:
         values.finish()
         raise
-    except BaseException:
+    except BaseException:  # it goes on to the interpreter; only its traceback is changed on the way
         sys.excepthook = reporter(path, values)
         raise
     values.finish(value)
@@ -97,7 +97,8 @@ def compiled(source: bytes, path: str) -> "Parts":
         last = last_expression(tree, source)
         return compiled_tree(tree, last, path)
     except (RecursionError, MemoryError):  # too deep for a tree of objects, but perhaps not for the compiler
-        return compile(source, path, "exec", 0, True), None, False
+        pass
+    return compile(source, path, "exec", 0, True), None, False
 
 
 def compiled_tree(tree: "Any", last: "Any", path: str) -> "Parts":

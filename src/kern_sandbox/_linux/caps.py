@@ -17,7 +17,7 @@ _LOCKED = 0b11101111
 
 
 def prctl(option: Prctl, argument: int = 0, third: int = 0) -> None:
-    """prctl(2); raises ``OSError`` that quotes it."""
+    """Set one attribute of this process, as ``man 2 prctl`` has it; raises ``OSError``."""
     syscall("prctl", int(option), argument, third, 0, 0)
 
 
@@ -39,7 +39,9 @@ def drop_capabilities(last: int) -> None:
     prctl(Prctl.SET_SECUREBITS, _LOCKED)
     drop = libc.prctl
     for capability in range(last + 1):
-        drop(int(Prctl.CAPBSET_DROP), ctypes.c_ulong(capability), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+        drop(
+            int(Prctl.CAPBSET_DROP), ctypes.c_ulong(capability), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)
+        )
     prctl(Prctl.CAP_AMBIENT, _CLEAR_ALL_AMBIENT)
     header = CapHeader(_VERSION_3, 0)
     syscall("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))

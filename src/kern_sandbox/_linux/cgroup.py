@@ -24,7 +24,10 @@ def probe() -> CgroupHost:
         paths = cgroup_tree.parse_own_paths(cgroup_tree.read("/proc/self/cgroup"))
     except (OSError, ValueError) as error:
         return CgroupHost.nothing(f"/proc cannot be read: {error}")
-    return _best(owner, mounts, paths)
+    try:
+        return _best(owner, mounts, paths)
+    except OSError as error:
+        return CgroupHost.nothing(f"{error.filename}: {error.strerror}")
 
 
 def _best(owner: cgroup_tree.Owner, mounts: list[cgroup_tree.Mount], paths: dict[str, str]) -> CgroupHost:

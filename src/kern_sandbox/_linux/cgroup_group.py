@@ -110,7 +110,8 @@ class CgroupHost:
     Attributes:
         mode: which cgroup version is used.
         enforces: which of ``"memory"``, ``"pids"``, ``"cpu"`` groups really limit.
-        reasons: each that is not enforced → why, and the command that would change it.
+        reasons: each that is not enforced → why, and the command that would change it; also ``"swap"`` where a memory
+            limit is in force that swap can stretch.
     """
 
     def __init__(self, mode: Mode, enforces: frozenset[str], reasons: dict[str, str]) -> None:

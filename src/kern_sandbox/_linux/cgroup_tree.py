@@ -235,7 +235,8 @@ def kill_all(directory: str) -> None:
 
 def remove_tree(directory: str) -> bool:
     """Removes a cgroup and those below it; ``False`` where one is still in use."""
-    return all(remove_one(inner) for inner, _, _ in os.walk(directory, topdown=False))
+    inside = [inner for inner, _, _ in os.walk(directory, topdown=False)]
+    return all(map(remove_one, inside))
 
 
 def remove_one(directory: str) -> bool:

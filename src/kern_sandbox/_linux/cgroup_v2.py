@@ -24,6 +24,11 @@ _HAND_OVER = (
     "{own} holds other processes, so it cannot be divided; move them to a leaf of their own first: "
     "mkdir {own}/main && for p in $(cat {own}/cgroup.procs); do echo $p > {own}/main/cgroup.procs; done"
 )
+_SWAP_ESCAPES = (
+    "swap is on and not accounted, so a box may use it beyond its memory limit; run: sudo swapoff -a, "
+    "or remove swapaccount=0 from the kernel's command line"
+)
+_NOT_OURS = "{own} does not belong to this user; in a systemd unit, Delegate=yes would change that"
 _READ_ONLY = "{own} is mounted read-only, as in a container; start the container with a writable /sys/fs/cgroup"
 _NOT_IN_LINUX = "this Linux runs without the {name} controller; add cgroup_enable={name} to the kernel's command line"
 _NOT_BY_USER_MANAGER = (
@@ -64,12 +69,12 @@ class V2Host(TreeHost):
 
     def __init__(self, root: str, controllers: frozenset[str], reasons: dict[str, str], leaf: str | None) -> None:
         super().__init__("v2", controllers, reasons, (root,))
-        self._root = root
+        self.root = root
         self._leaf = leaf
 
     def _group(self, name: str, limits: Limits) -> Group:
         del limits
-        return V2Group(f"{self._root}/{name}", self.enforces)
+        return V2Group(f"{self.root}/{name}", self.enforces)
 
     def _settings(self, group: Group, limits: Limits) -> list[Setting]:
         return settings(group.directories[0], limits)
@@ -152,10 +157,11 @@ def _places(search: _Search) -> Iterator[str]:
     """Yields directories worth trying, best first; asking systemd for one moves the server."""
     own, above, systemd = search.own, os.path.dirname(search.own), systemd_scope.runs_here()
     inside = own != search.mount.point
-    if (_is_top(own) and not systemd) or cgroup_tree.pids_in(own) == [search.owner.pid]:
+    alone = _is_top(own) or cgroup_tree.pids_in(own) == [search.owner.pid]
+    if alone and (_is_delegated(own) or not systemd):
         yield own
-    else:
-        search.notes.append(_HAND_OVER.format(own=own))
+    elif not alone:
+        search.notes.append((_HAND_OVER if os.access(own, os.W_OK) else _NOT_OURS).format(own=own))
     if inside and (_is_delegated(above) or not systemd):
         yield above
     if systemd:
@@ -207,7 +213,15 @@ def _tried_out(host: V2Host, place: str, search: _Search) -> CgroupHost | None:
         return None
     for name in set(CONTROLLERS) - host.enforces - host.reasons.keys():
         host.reasons[name] = _why_missing(name, place, search)
+    if "memory" in host.enforces and _swap_escapes(host):
+        host.reasons["swap"] = _SWAP_ESCAPES
     return host
+
+
+def _swap_escapes(host: V2Host) -> bool:
+    """Tells whether a box could grow into swap that Linux does not account (``swapaccount=0``)."""
+    swaps = cgroup_tree.read_or_none("/proc/swaps") or ""
+    return len(swaps.splitlines()) > 1 and not os.path.exists(f"{host.root}/memory.swap.max")
 
 
 def _why_missing(name: str, place: str, search: _Search) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from typing import Sequence
+from collections.abc import Sequence
 
 from .abi import LandlockFs, LandlockScope
 from .libc import syscall

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from typing import Any
 
@@ -11,9 +12,15 @@ from .syscalls import NUMBERS
 __all__ = ["libc", "syscall"]
 
 # PyDLL keeps the interpreter lock: after a raw clone the child must still hold it, and no call made here blocks.
-libc = ctypes.PyDLL(None, use_errno=True)
-_raw = libc.syscall
-_raw.restype = ctypes.c_long
+libc = ctypes.PyDLL(None if os.name == "posix" else "msvcrt", use_errno=True)
+
+
+@functools.lru_cache(maxsize=1)
+def _raw() -> Any:
+    """The C library's syscall(2); looked up late, for systems that have none must still be able to import this."""
+    function = libc.syscall
+    function.restype = ctypes.c_long
+    return function
 
 
 def _word(value: Any) -> Any:
@@ -38,7 +45,7 @@ def syscall(name: str, *args: Any) -> int:
     number = NUMBERS.get(name)
     if number is None:
         raise OSError(38, f"{name}: no such system call on {os.uname().machine}")
-    result: int = _raw(ctypes.c_long(number), *[_word(arg) for arg in args])
+    result: int = _raw()(ctypes.c_long(number), *[_word(arg) for arg in args])
     if result == -1:
         code = ctypes.get_errno()
         raise OSError(code, f"{os.strerror(code)} in {name}({', '.join(map(_quote, args))})")

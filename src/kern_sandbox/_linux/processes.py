@@ -6,7 +6,8 @@ import ctypes
 import os
 import resource
 import signal
-from typing import Iterable, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from .abi import Clone
 from .libc import libc, syscall

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from .bpf import decode
 from .libc import syscall
 
-__all__ = ["FilterFlag", "Notification", "deny", "install", "receive", "still_valid"]
+__all__ = ["FilterFlag", "Notification", "deny", "hung_up", "install", "receive", "still_valid"]
 
 
 class FilterFlag(IntFlag):
@@ -112,6 +112,13 @@ def receive(listener_fd: int) -> Notification | None:
         return None
     identity, pid, _flags, nr, arch, _ip, *args = _NOTIFICATION.unpack_from(buffer)
     return Notification(identity, pid, nr, arch, tuple(args))
+
+
+def hung_up(listener_fd: int) -> bool:
+    """Whether no process with the filter is left, so that no call will ever wait again."""
+    poller = select.poll()
+    poller.register(listener_fd, select.POLLIN)
+    return any(events & select.POLLHUP for _, events in poller.poll(0))
 
 
 def deny(listener_fd: int, id: int, errno: int) -> None:  # noqa: A002 - the interface's own words

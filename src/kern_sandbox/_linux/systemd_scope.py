@@ -123,7 +123,7 @@ def _run(argv: list[str], env: dict[str, str], deadline: float) -> tuple[int, st
             (os.POSIX_SPAWN_DUP2, 0, 1),
             (os.POSIX_SPAWN_DUP2, into, 2),
         ]
-        pid = os.posix_spawn(argv[0], argv, env, file_actions=actions)
+        pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, setsigmask=())
         os.close(into)
         into = -1
         said, in_time = _drain(out, deadline)

@@ -196,22 +196,15 @@ class Walk:
                 skip = ""
 
     def _read(self, level: _Level, skip: str) -> list[os.DirEntry[str]]:
-        files = []
+        """The regular files of a directory; its subdirectories become ``level.subdirs``."""
+        files: list[os.DirEntry[str]] = []
         with os.scandir(level.fd) as entries:
             for entry in entries:
                 self._entries_left -= 1
                 if self._entries_left < 0:
                     raise LimitExceeded(f"{self._max_entries} entries")
-                try:
-                    if entry.is_file(follow_symlinks=False):
-                        files.append(entry)
-                    elif entry.is_dir(follow_symlinks=False):
-                        level.subdirs.append(entry.name)
-                except OSError:  # file systems without d_type stat here, and the entry may be anything by now
-                    continue
-        if skip:
-            level.subdirs = [name for name in level.subdirs if name != skip]
-            files = [entry for entry in files if entry.name != skip]
+                if entry.name != skip:
+                    _sort_in(entry, files, level.subdirs)
         return files
 
     def _prefix(self, descent: _Descent, files: int) -> str:
@@ -239,6 +232,16 @@ class Walk:
             self.complete = False
 
 
+def _sort_in(entry: os.DirEntry[str], files: list[os.DirEntry[str]], subdirs: list[str]) -> None:
+    try:
+        if entry.is_file(follow_symlinks=False):
+            files.append(entry)
+        elif entry.is_dir(follow_symlinks=False):
+            subdirs.append(entry.name)
+    except OSError:  # file systems without d_type stat here, and the entry may be anything by now
+        return
+
+
 def empty_directory(handle: int, passes: int = 5) -> bool:
     """Remove everything in a directory, whatever its names, modes, kinds, number and depth.
 
@@ -252,12 +255,16 @@ def empty_directory(handle: int, passes: int = 5) -> bool:
     with suppress(OSError):
         _unlock(handle)
     with closing(_Descent(os.open(".", READ_DIR_FLAGS, dir_fd=handle))) as descent:
-        for _ in range(passes):
-            descent.top.stuck.clear()
-            with suppress(_Lost):
-                if _empty_once(descent):
-                    return True
-    return False
+        return any(_emptied(descent) for _ in range(passes))
+
+
+def _emptied(descent: _Descent) -> bool:
+    """Go through the whole tree once; ``False`` if something is left."""
+    descent.top.stuck.clear()
+    try:
+        return _empty_once(descent)
+    except _Lost:
+        return False
 
 
 def _empty_once(descent: _Descent) -> bool:

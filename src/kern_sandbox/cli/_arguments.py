@@ -1,0 +1,175 @@
+"""The command line as a parser: words of the shell to options of a Sandbox, and the language of a snippet."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+from typing import Any, Sequence
+
+from .. import __version__
+from ..spec import LANGUAGES
+
+__all__ = ["guess_language", "parser", "sandbox_options"]
+
+_SUFFIXES = {
+    ".py": "python", ".pyw": "python", ".bash": "bash", ".sh": "sh", ".js": "node", ".cjs": "node", ".mjs": "node",
+}  # fmt: skip
+_PROGRAMS = {"python": "python", "pypy": "python", "bash": "bash", "sh": "sh", "dash": "sh", "node": "node", "nodejs": "node"}
+_OPTIONS = (
+    "workspace", "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
+    "require_limits", "track_files",
+)  # fmt: skip
+_STATUS = """\
+exit status:
+  that of the code (128+n where signal n ended it), and
+  124  timeout: it ran past --timeout-s
+  126  exec_failed: the program cannot be executed     127  it was not found
+  137  oom or killed: it was killed by SIGKILL         159  escape_blocked
+  125  the sandbox itself failed (`kern-sandbox doctor` may say why)
+    2  the command line is wrong                       130  Ctrl-C
+  141  nobody reads the output any more
+"""
+_ABOUT = """\
+Run code that nobody has read in a fresh, rootless box on this machine:
+no host files but the operating system's, no network, limits on everything.
+"""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help for a terminal of at most 80 columns."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(80, shutil.get_terminal_size().columns)
+        super().__init__(prog, width=width - 2, max_help_position=26)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; ``arguments.command`` names the command."""
+    top = argparse.ArgumentParser("kern-sandbox", description=_ABOUT, formatter_class=_Help, allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"kern-sandbox {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _run(commands)
+    _exec(commands)
+    _doctor(commands)
+    return top
+
+
+def _command(commands: Any, name: str, summary: str, **more: Any) -> argparse.ArgumentParser:
+    made = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_Help,
+        allow_abbrev=False, **more,
+    )  # fmt: skip
+    assert isinstance(made, argparse.ArgumentParser)
+    return made
+
+
+def _run(commands: Any) -> None:
+    usage = "kern-sandbox run [options] (FILE | -c CODE | -)"
+    run = _command(commands, "run", "run a snippet in a fresh box", usage=usage, epilog=_STATUS)
+    run.add_argument("file", nargs="?", metavar="FILE", help="file with the code; - is standard input")
+    run.add_argument("-c", dest="code", metavar="CODE", help="the code itself")
+    words = "python, bash, sh or node; guessed from the code's #! line or the file's name, else python"
+    run.add_argument("--language", choices=LANGUAGES, metavar="NAME", help=words)
+    _add_common(run)
+
+
+def _exec(commands: Any) -> None:
+    usage = "kern-sandbox exec [options] -- PROGRAM [ARGUMENT ...]"
+    made = _command(commands, "exec", "run a program in a fresh box", usage=usage, epilog=_STATUS)
+    made.add_argument("argv", nargs="*", metavar="PROGRAM", help="the program and its arguments, after --")
+    made.add_argument("--cwd", metavar="DIR", help="start there, as the box shows it (default: /workspace)")
+    _add_common(made)
+
+
+def _doctor(commands: Any) -> None:
+    words = "say what this machine can do for a box, and the commands that would change it"
+    made = _command(commands, "doctor", words, epilog="exit status: 0 where boxes run, else 1")
+    made.add_argument("--json", action="store_true", help="print the report as JSON")
+    made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
+
+
+def _add_common(to: argparse.ArgumentParser) -> None:
+    _add_limits(to.add_argument_group("the box"))
+    out = to.add_argument_group("input and output")
+    words = "what the code reads: a file, or - (default: standard input unless that is a terminal)"
+    out.add_argument("--stdin", metavar="FILE", help=words)
+    output = out.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print the whole result as JSON, and nothing else")
+    output.add_argument("--plan", action="store_true", help="print what the box would consist of; run nothing")
+    words = "let control characters through to a terminal; a box can then do to it what it likes"
+    out.add_argument("--raw", action="store_true", help=words)
+    out.add_argument("--debug", action="store_true", help="show a traceback where the sandbox itself fails")
+
+
+def _add_limits(box: Any) -> None:
+    add = box.add_argument
+    add("--workspace", metavar="DIR", help="shown at /workspace and kept (default: temporary)")
+    add("--memory-mb", type=_whole_or_none, default=512, metavar="N", help="MiB, or none (default: 512)")
+    add("--cpus", type=float, metavar="N", help="processors, e.g. 1.5 (default: all)")
+    add("--pids", type=int, default=256, metavar="N", help="processes and threads (default: 256)")
+    add("--timeout-s", type=float, default=30.0, metavar="S", help="seconds of wall clock (default: 30)")
+    add("--network", action="store_true", help="share this machine's network, its loopback included")
+    words = "scratch in memory, e.g. /tmp=512m; none for none (default: /tmp=64m); may be repeated"
+    add("--tmpfs", action="append", type=_tmpfs, metavar="PATH=SIZE", help=words)
+    add("--env", action="append", type=_pair, metavar="NAME=VALUE", help="a variable; may be repeated")
+    words = "kept of stdout and stderr each (default: 67108864)"
+    add("--max-output-bytes", type=int, default=64 << 20, metavar="N", help=words)
+    words = "refuse to run where memory and pids limits do not hold for the box as a whole"
+    add("--require-limits", action="store_true", help=words)
+    words = "do not look for changed files (they are part of --json)"
+    add("--no-track-files", dest="track_files", action="store_false", help=words)
+
+
+def _whole_or_none(text: str) -> int | None:
+    return None if text == "none" else int(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _tmpfs(text: str) -> tuple[str, str]:
+    path, equals, size = text.partition("=")
+    if text != "none" and not (equals and path and size):
+        raise argparse.ArgumentTypeError(f"{text!r} is not PATH=SIZE, e.g. /tmp=512m, nor none")
+    return path, size
+
+
+# argparse names the function where int() or float() fails.
+_whole_or_none.__name__ = "whole number or none"
+
+
+def sandbox_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says, as keyword arguments of ``Sandbox``."""
+    options = {name: getattr(arguments, name) for name in _OPTIONS}
+    if arguments.env is not None:
+        options["env"] = dict(arguments.env)
+    if arguments.tmpfs is not None:
+        options["tmpfs"] = {path: size for path, size in arguments.tmpfs if path != "none"}
+    return options
+
+
+def guess_language(code: str, path: str | None) -> str | None:
+    """The language of a snippet by its ``#!`` line, else by its file's name, else Python.
+
+    Returns:
+        ``None`` where the ``#!`` line names an interpreter that is none of ours.
+    """
+    first = code.partition("\n")[0]
+    suffix = _SUFFIXES.get(os.path.splitext(path or "")[1].lower())
+    if first.startswith("#!"):
+        return _PROGRAMS.get(_interpreter(first[2:].split())) or suffix
+    return suffix or "python"
+
+
+def _interpreter(words: Sequence[str]) -> str:
+    """The program that a ``#!`` line starts, without directory and version: ``/usr/bin/env -S python3.11`` is python."""
+    names = [os.path.basename(word) for word in words if not word.startswith("-") and "=" not in word]
+    if names[:1] == ["env"]:
+        names = names[1:]
+    return re.sub(r"[\d.]+\Z", "", names[0]) if names else ""

@@ -1,0 +1,283 @@
+"""``main``: from the words of the shell to an exit status; every failure becomes a line on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any, Iterator, NoReturn, Sequence
+
+from ..doctor import doctor
+from ..errors import SandboxError, SpecError
+from ._arguments import guess_language, parser, sandbox_options
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ..results import ExecutionResult
+    from ..sandbox import Sandbox
+    from ._stream import Sink
+
+__all__ = ["main"]
+
+EXIT_NOT_OK = 1
+EXIT_USAGE = 2
+EXIT_SANDBOX = 125
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_BROKEN_PIPE = 128 + 13  # SIGPIPE, which not every system has
+
+
+class _Usage(Exception):
+    """The command line asks for something that cannot be."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the words after the command's name; ``sys.argv[1:]`` if ``None``.
+
+    Returns:
+        The exit status: the code's own, or one of those that ``kern-sandbox run --help`` lists.
+    """
+    with _interruptible():
+        try:
+            arguments = parser().parse_args(argv)
+            return _reported(arguments)
+        except SystemExit as end:  # argparse has said its words
+            return _flushed(end.code if isinstance(end.code, int) else EXIT_USAGE)
+        except KeyboardInterrupt:
+            _say("interrupted: the box was stopped, and all that ran in it")
+            return EXIT_INTERRUPTED
+        except BrokenPipeError:
+            return _broken()
+
+
+def _reported(arguments: argparse.Namespace) -> int:
+    """The command's status; errors are reported here, where it is known how."""
+    try:
+        commands = {"run": _run, "exec": _exec, "doctor": _doctor}
+        return _flushed(commands[arguments.command](arguments))
+    except _Usage as error:
+        _say(f"error: {error}")
+        return EXIT_USAGE
+    except SandboxError as error:
+        _say_error(arguments, error, str(error), error.hint)
+        return EXIT_USAGE if isinstance(error, SpecError) else EXIT_SANDBOX
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # a defect of ours is reported, and shown with --debug
+        words = f"the command itself failed: {type(error).__name__}: {error} (--debug shows where)"
+        _say_error(arguments, error, words, "")
+        return EXIT_SANDBOX
+
+
+def _say_error(arguments: argparse.Namespace, error: Exception, words: str, hint: str) -> None:
+    if arguments.debug:
+        sys.stderr.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    _say(f"error: {words}")
+    if arguments.json:
+        _print_json({"error": {"type": type(error).__name__, "message": words, "hint": hint}})
+
+
+# The commands
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    report = doctor()
+    if arguments.json:
+        _print_json(report.to_dict())
+    else:
+        _print(str(report))
+    return 0 if report.ok else EXIT_NOT_OK
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.plan:
+        return _plan(arguments)
+    code, from_stdin = _code(arguments)
+    language = arguments.language or guess_language(code, arguments.file)
+    if language is None:
+        raise _Usage("the #! line names an interpreter that boxes do not have; say --language NAME")
+    with _sandbox(arguments) as sandbox, _input(arguments, taken=from_stdin) as stdin:
+        if arguments.json:
+            return _finish_json(sandbox.run_code(code, language, stdin=_whole(stdin)))
+        from ._stream import spawn_code
+
+        return _live(arguments, spawn_code(sandbox, code, language), stdin)
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    if arguments.plan:
+        return _plan(arguments)
+    if not arguments.argv:
+        raise _Usage("no program is named; say kern-sandbox exec -- PROGRAM [ARGUMENT ...]")
+    with _sandbox(arguments) as sandbox, _input(arguments, taken=False) as stdin:
+        if arguments.json:
+            return _finish_json(sandbox.run(arguments.argv, cwd=arguments.cwd, stdin=_whole(stdin)))
+        return _live(arguments, sandbox.spawn(arguments.argv, cwd=arguments.cwd), stdin)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    with _sandbox(arguments) as sandbox:
+        _print("\n".join(sandbox.plan.lines()))
+    return 0
+
+
+def _sandbox(arguments: argparse.Namespace) -> Sandbox:
+    from ..sandbox import Sandbox  # late: --help and --version need no engine
+
+    return Sandbox(**sandbox_options(arguments))
+
+
+def _live(arguments: argparse.Namespace, process: Any, stdin: int | None) -> int:
+    """Show the program's output as it comes, then what the sandbox has to say."""
+    from ._stream import Sink, Streams, stream
+
+    limit, raw = arguments.max_output_bytes, arguments.raw
+    streams = Streams(stdin, Sink(1, limit, raw=raw), Sink(2, limit, raw=raw))
+    with process:
+        result = stream(process, streams)
+    for sink in (streams.stdout, streams.stderr):
+        _check_written(sink)
+    _finish_live(result, streams)
+    return int(result.exit_code)
+
+
+def _check_written(sink: Sink) -> None:
+    if isinstance(sink.error, BrokenPipeError):
+        raise sink.error
+    if sink.error is not None:
+        name = {1: "output", 2: "error"}[sink.fd]
+        raise SandboxError(f"writing to standard {name}", errno=sink.error.errno, hint="The box was stopped.")
+
+
+def _finish_live(result: ExecutionResult, streams: Any) -> None:
+    stdout, stderr = streams.stdout, streams.stderr
+    lines = [f"note: {note}" for note in result.runtime_notes]
+    for name, sink in (("standard output", stdout), ("standard error", stderr)):
+        if sink.truncated:
+            lines.append(f"note: {name} went beyond --max-output-bytes; the rest was dropped")
+    if result.fault is not None:
+        lines.append(f"{result.fault.type}: {result.fault.message}")
+    if lines and not stderr.at_line_start:
+        lines[0] = "\n" + lines[0]
+    for line in lines:
+        _say(line)
+
+
+def _finish_json(result: ExecutionResult) -> int:
+    _print_json(result.to_dict())
+    return result.exit_code
+
+
+# What comes in
+
+
+def _code(arguments: argparse.Namespace) -> tuple[str, bool]:
+    """The snippet, and whether standard input was read for it."""
+    if (arguments.code is None) == (arguments.file is None):
+        raise _Usage("name one thing to run: a FILE, -c CODE, or - for standard input")
+    if arguments.code is not None:
+        return arguments.code, False
+    from_stdin = arguments.file == "-"
+    name = "standard input" if from_stdin else repr(arguments.file)
+    try:
+        with open(0 if from_stdin else arguments.file, "rb", closefd=not from_stdin) as file:
+            return file.read().decode("utf-8-sig"), from_stdin
+    except OSError as error:
+        raise _Usage(f"reading the code from {name}: {os.strerror(error.errno or 0)}") from error
+    except UnicodeDecodeError as error:
+        raise _Usage(f"the code from {name} is not UTF-8 text (byte {error.start})") from error
+
+
+@contextlib.contextmanager
+def _input(arguments: argparse.Namespace, *, taken: bool) -> Iterator[int | None]:
+    """A descriptor of what the code is to read, or ``None`` for nothing."""
+    named = arguments.stdin
+    if named is None or named == "-":
+        if named == "-" and taken:
+            raise _Usage("standard input cannot be both the code and what it reads")
+        usable = sys.stdin is not None and not taken and (named == "-" or not os.isatty(0))
+        yield 0 if usable else None
+        return
+    try:
+        file = open(named, "rb", buffering=0)  # noqa: SIM115 - closed below, on every way out
+    except OSError as error:
+        raise _Usage(f"--stdin {named}: {os.strerror(error.errno or 0)}") from error
+    with file:
+        yield file.fileno()
+
+
+def _whole(stdin: int | None) -> bytes | None:
+    if stdin is None:
+        return None
+    with io.FileIO(stdin, "rb", closefd=False) as file:
+        return file.readall()
+
+
+# What goes out
+
+
+def _print(text: str) -> None:
+    """Write a line to standard output, where it is open."""
+    if sys.stdout is None:
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def _print_json(value: object) -> None:
+    _print(json.dumps(value, allow_nan=False))
+
+
+def _say(text: str) -> None:
+    """Write a line of the sandbox's own to standard error; nothing in it moves a terminal."""
+    head = "\n" if text.startswith("\n") else ""
+    line = "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text.strip())
+    try:
+        sys.stderr.write(f"{head}kern-sandbox: {line}\n")
+        sys.stderr.flush()
+    except (OSError, AttributeError):
+        return  # nobody can be told
+
+
+def _flushed(status: int) -> int:
+    """``status``, once everything is written, which Python would else do after the last chance to say that it failed.
+
+    Raises:
+        BrokenPipeError: nobody reads standard output any more.
+    """
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return status
+
+
+def _broken() -> int:
+    """Nobody reads what we write: end quietly, and keep Python from writing the rest at its own end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_BROKEN_PIPE
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """The first Ctrl-C ends the box, and further ones do not disturb that."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    yield
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt

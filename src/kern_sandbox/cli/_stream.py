@@ -1,0 +1,197 @@
+"""What a box writes, copied to this process's own streams as it comes: nothing is lost and nothing comes twice.
+
+Callbacks of ``Sandbox.run_code`` may lose chunks to a slow reader. Here a reader that is slow slows the box down
+instead, as it would in a pipeline without a box.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import select
+import threading
+from dataclasses import replace
+from typing import NamedTuple
+
+from .._box.plan import CELL, GUEST
+from .._forkserver.launch import launch
+from ..process import Process
+from ..results import ExecutionResult
+from ..sandbox import _SNIPPETS, How, Sandbox
+from ..spec import check_code
+
+__all__ = ["Sink", "Streams", "neutralised", "spawn_code", "stream"]
+
+_CHUNK = 1 << 16
+_PIPE_ROOM = 1 << 20
+_SHOWN = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+_SHOWN[0x7F] = 0x2421
+_SHOWN.update(dict.fromkeys(range(0x80, 0xA0), 0xFFFD))
+
+
+def neutralised(text: str) -> str:
+    """``text`` with every control character but newline and tab as a picture of it, so that a terminal obeys none."""
+    return text.replace("\r\n", "\n").translate(_SHOWN)
+
+
+class Sink:
+    """One of this process's own output streams.
+
+    Args:
+        fd: where to write.
+        limit: bytes of the box's output that are written; the rest is dropped.
+        raw: whether a terminal gets control characters as they are.
+
+    Attributes:
+        truncated: something was dropped.
+        error: what a write failed with; from then on all is dropped.
+        at_line_start: whether what was written last ended a line.
+    """
+
+    def __init__(self, fd: int, limit: int, *, raw: bool) -> None:
+        self.fd = fd
+        self.truncated = False
+        self.error: OSError | None = None
+        self.at_line_start = True
+        self._left = limit
+        self._decoder = None if raw or not _is_terminal(fd) else codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def write(self, data: bytes, *, final: bool = False) -> None:
+        """Write what the box wrote; returns when all of it is written."""
+        self.truncated = self.truncated or len(data) > self._left
+        data = data[: self._left]
+        self._left -= len(data)
+        if self._decoder is not None:
+            data = self._tame(self._decoder.decode(data, final), final=final).encode("utf-8", "replace")
+        view = memoryview(data)
+        while view and self.error is None:
+            try:
+                view = view[os.write(self.fd, view) :]
+            except OSError as error:
+                self.error = error
+        if data:
+            self.at_line_start = data.endswith(b"\n")
+
+    def _tame(self, text: str, *, final: bool) -> str:
+        """A carriage return at the end waits for the newline that may follow it."""
+        text, self._held = self._held + text, ""
+        if text.endswith("\r") and not final:
+            text, self._held = text[:-1], "\r"
+        return neutralised(text)
+
+
+class Streams(NamedTuple):
+    """Where a box's streams go: its input comes from the descriptor ``stdin``, or is empty."""
+
+    stdin: int | None
+    stdout: Sink
+    stderr: Sink
+
+
+def _is_terminal(fd: int) -> bool:
+    try:
+        return os.isatty(fd)
+    except OSError:
+        return False
+
+
+def stream(process: Process, streams: Streams) -> ExecutionResult:
+    """Copy all three streams until the program has ended, and all that it wrote is written.
+
+    A stream of ours that cannot be written ends the box; its ``Sink.error`` then says why.
+
+    Raises:
+        SandboxError: as ``Process.wait``.
+    """
+    ended, say_ended = os.pipe2(os.O_CLOEXEC)
+    copiers = [
+        threading.Thread(target=_copy_out, args=(process, source.fileno(), sink, ended), daemon=True)
+        for source, sink in ((process.stdout, streams.stdout), (process.stderr, streams.stderr))
+    ]
+    if streams.stdin is None:
+        process.stdin.close()
+    else:
+        threading.Thread(target=_copy_in, args=(streams.stdin, process), daemon=True).start()
+    for copier in copiers:
+        copier.start()
+    try:
+        result = process.wait()
+    finally:
+        os.close(say_ended)
+    for copier in copiers:
+        copier.join()
+    os.close(ended)
+    return result
+
+
+def _copy_out(process: Process, source: int, sink: Sink, ended: int) -> None:
+    """Copy until the end of the stream; where something else still holds it, until what the box wrote is read."""
+    poller = select.poll()
+    for fd in (source, ended):
+        poller.register(fd, select.POLLIN)
+    while True:
+        ready = [fd for fd, _ in poller.poll()]
+        if source not in ready:
+            break
+        data = os.read(source, _CHUNK)
+        sink.write(data, final=not data)
+        if not data:
+            return
+        if sink.error is not None:
+            process.kill()
+        if ended in ready:
+            break
+    _drain(source, sink)
+
+
+def _drain(source: int, sink: Sink) -> None:
+    os.set_blocking(source, False)
+    left = _PIPE_ROOM
+    while left > 0:
+        try:
+            data = os.read(source, _CHUNK)
+        except BlockingIOError:
+            data = b""
+        if not data:
+            break
+        sink.write(data)
+        left -= len(data)
+    sink.write(b"", final=True)
+
+
+def _copy_in(source: int, process: Process) -> None:
+    """Copy our input to the program until one of them ends it."""
+    try:
+        while True:
+            data = os.read(source, _CHUNK)
+            if not data:
+                break
+            process.stdin.write(data)
+        process.stdin.close()
+    except (OSError, ValueError):
+        return  # the program reads no more, or its box is closed
+
+
+def spawn_code(sandbox: Sandbox, code: str, language: str) -> Process:
+    """``Sandbox.spawn`` for a snippet: its rich values are read and dropped, everything else is the caller's to read.
+
+    Raises:
+        SandboxError: as ``Sandbox.spawn``.
+    """
+    text = check_code(code, language)
+    name, shell = _SNIPPETS[language]
+    argv = [*shell, f"{CELL}/{name}"] if shell else [sandbox.plan.python, f"{GUEST}/run_once.py", f"{CELL}/{name}", "3"]
+    command = sandbox._command(argv, How())
+    command = replace(command, cell={name: text.encode("utf-8", "surrogatepass")}, results=not shell)
+    server = sandbox._server()
+    launched = launch(server, command, interactive=True)
+    if launched.results is not None:
+        threading.Thread(target=_discard, args=(launched.results,), daemon=True).start()
+    return Process(launched, sandbox._facts(command), server.death)
+
+
+def _discard(source: int) -> None:
+    while os.read(source, _CHUNK):
+        pass
+    os.close(source)

@@ -1,0 +1,124 @@
+"""What this machine can do for a box, layer by layer, and the command that would change what it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import textwrap
+from dataclasses import asdict, dataclass
+from typing import Any, Sequence
+
+from ._box.diagnosis import LayerReport, box_layer, diagnose
+
+__all__ = ["HostReport", "LayerReport", "doctor"]
+
+_WIDTH = 80
+_LINUX_ONLY = {"win32": "wsl --install"}
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What ``doctor()`` found. ``print`` it for a table at 80 columns.
+
+    Attributes:
+        ok: boxes run here: no layer is missing, and one box really ran.
+        layers: one per layer of a box, from the outside in; the last is a true run.
+        linux: release of the running Linux, or the name of the other system.
+        machine: as ``uname -m`` prints it.
+        uid: user id of the process; -1 where there is none.
+        python: version of the interpreter that boxes use.
+    """
+
+    ok: bool
+    layers: Sequence[LayerReport]
+    linux: str
+    machine: str
+    uid: int
+    python: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data that any strict JSON encoder accepts."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """A table: name, state and detail of each layer, and below it the command that would change it."""
+        names = max(len(layer.name) for layer in self.layers)
+        lines = [f"{self.linux}, {self.machine}, user id {self.uid}, Python {self.python}", ""]
+        for layer in self.layers:
+            lines += _rows(layer, names)
+        return "\n".join([*lines, "", self._conclusion()])
+
+    def _conclusion(self) -> str:
+        degraded = sum(layer.state == "degraded" for layer in self.layers)
+        missing = sum(layer.state == "missing" for layer in self.layers)
+        if not self.ok:
+            return f"Boxes do not run here: {missing} of {len(self.layers)} layers are missing."
+        if degraded:
+            return f"Boxes run here; {degraded} of {len(self.layers)} layers are degraded."
+        return f"Boxes run here, with all {len(self.layers)} layers."
+
+
+def _rows(layer: LayerReport, names: int) -> list[str]:
+    indent = " " * (names + 12)
+    text = f"{layer.name:<{names}}  {layer.state:<8}  {_printable(layer.detail)}"
+    options = {"subsequent_indent": indent, "break_long_words": True, "break_on_hyphens": False}
+    rows = textwrap.wrap(text, _WIDTH, **options)  # type: ignore[arg-type]  # the stubs want each option typed
+    if layer.fix:
+        rows += [f"    {line}" for line in _command_lines(layer.fix)]
+    return rows
+
+
+def _command_lines(fix: str) -> list[str]:
+    """A command on several lines where it is long; pasted as it stands, it is still the same command."""
+    lines: list[str] = []
+    for line in fix.splitlines():
+        if len(line) <= _WIDTH - 4:
+            lines.append(line)
+            continue
+        lines += line.replace(" && ", " &&\n").replace(" | ", " |\n").splitlines()
+    return ["# fix:", *lines]
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def doctor() -> HostReport:
+    """Try out every layer of a box on this machine, in processes of its own; takes about a second.
+
+    Never raises for what the machine lacks: that is what the report says. On other systems it says: Linux only.
+    """
+    system = platform.system() or sys.platform
+    release = platform.release()
+    layers = _examine() if sys.platform.startswith("linux") else [_elsewhere(system)]
+    return HostReport(
+        ok=all(layer.state != "missing" for layer in layers),
+        layers=layers,
+        linux=f"{system} {release}",
+        machine=platform.machine(),
+        uid=getattr(os, "geteuid", lambda: -1)(),
+        python=platform.python_version(),
+    )
+
+
+def _elsewhere(system: str) -> LayerReport:
+    detail = f"boxes need Linux, and this is {system}: use a Linux virtual machine, or WSL2 on Windows"
+    return LayerReport("Linux", "missing", detail, _LINUX_ONLY.get(sys.platform, ""))
+
+
+def _examine() -> list[LayerReport]:
+    from ._box import probe  # late: it imports what only Linux has
+
+    layers = diagnose(probe.gather())
+    try:
+        done = probe.fresh_python("cli", "sys.argv[2:]", "exec", "--json", "--", "true")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [*layers, box_layer(None, str(error))]
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        said = None
+    return [*layers, box_layer(said, done.stderr.strip())]

@@ -1,0 +1,155 @@
+"""What stands behind a Sandbox: one workspace, one plan, and the way from a command to a result.
+
+``Sandbox`` and ``AsyncSandbox`` are two sets of words for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+from . import spec as specs
+from ._box.plan import CELL, GUEST, plan
+from ._box.rootfs import host_userland
+from ._box.values import decode_values
+from ._box.verdict import Facts, Judgement, judge, raise_failure
+from ._forkserver.client import ForkServer, current_server, existing_server
+from ._forkserver.launch import Command, Outcome, Stop, launch, run
+from .errors import HostError, SessionClosed
+from .process import Process
+from .results import ExecutionResult, FileInfo, Usage
+from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Callback", "How", "Session", "Stop"]
+
+_GUEST_FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_guest")
+_SNIPPETS = (
+    ("python", "main.py", ()),
+    ("bash", "main.sh", ("bash",)),
+    ("sh", "main.sh", ("sh",)),
+    ("node", "main.js", ("node",)),
+)
+Callback = Callable[[str], object]
+
+
+class How(NamedTuple):
+    """What one call may say differently from its Sandbox."""
+
+    timeout_s: float | None = None
+    on_stdout: Callback | None = None
+    on_stderr: Callback | None = None
+    env: Mapping[str, str] | None = None
+    stdin: str | bytes | None = None
+
+
+class Session:
+    """Usable from many threads at once; see ``Sandbox`` for what its verbs promise and raise."""
+
+    def __init__(self, workspace: str | os.PathLike[str] | None, options: Mapping[str, Any]) -> None:
+        if not sys.platform.startswith("linux"):
+            raise HostError(
+                f"making a Sandbox on {sys.platform}",
+                hint="kern_sandbox needs Linux: use it in a Linux virtual machine, or under WSL2 on Windows",
+            )
+        self.closed = False
+        self.spec = specs.BoxSpec.of(**options)
+        self.workspace = Workspace(workspace)
+        self.plan = plan(self.spec, host_userland(self.spec.network), self.workspace.path, _GUEST_FILES)
+        self._key = f"{self.plan.key}-{os.urandom(6).hex()}"
+
+    def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:
+        """Run a snippet in a fresh box; ``stop`` lets another thread end it."""
+        text = specs.check_code(code, language)
+        name, shell = next((name, shell) for known, name, shell in _SNIPPETS if known == language)
+        guest = (self.plan.python, f"{GUEST}/run_once.py")
+        argv = [*(shell or guest), f"{CELL}/{name}", *(() if shell else ("3",))]
+        cell = {name: text.encode("utf-8", "surrogatepass")}
+        return self._run(replace(self._command(argv, how), cell=cell, results=not shell), stop)
+
+    def run(self, argv: Sequence[str], cwd: str | None, how: How, stop: Stop | None = None) -> ExecutionResult:
+        """Run a program in a fresh box; ``stop`` lets another thread end it."""
+        return self._run(self._command(specs.check_argv(argv), how, cwd), stop)
+
+    def spawn(self, argv: Sequence[str], cwd: str | None, how: How) -> Process:
+        """Start a program in a fresh box and hand its pipes over."""
+        command = self._command(specs.check_argv(argv), how, cwd)
+        server = self._server()
+        return Process(launch(server, command, interactive=True), self._facts(command), server.death)
+
+    def close(self) -> None:
+        """End every box and let the workspace go. Closing twice does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        server = existing_server()
+        if server is not None:
+            server.close_plan(self._key, self._temporary())
+        self.workspace.close()
+
+    def _command(self, argv: list[str], how: How, cwd: str | None = None) -> Command:
+        return Command(
+            key=self._key,
+            argv=argv,
+            env={**self.plan.env, **specs.check_env(how.env)},
+            cwd=specs.check_cwd(cwd) or "/workspace",
+            timeout_s=self.spec.timeout_s if how.timeout_s is None else specs.check_timeout(how.timeout_s),
+            stdin=specs.check_stdin(how.stdin),
+            limit=self.spec.max_output_bytes,
+            on_stdout=specs.check_callback("on_stdout", how.on_stdout),
+            on_stderr=specs.check_callback("on_stderr", how.on_stderr),
+        )
+
+    def _temporary(self) -> list[str]:
+        return [self.workspace.path] if self.workspace.temporary else []
+
+    def _server(self) -> ForkServer:
+        """The fork server, with this session's plan open in it."""
+        if self.closed:
+            raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
+        self.workspace.check()
+        server = current_server()
+        server.open_plan(self.plan, self._key, self._temporary())
+        return server
+
+    def _facts(self, command: Command) -> Facts:
+        return Facts(command.argv[0], self.plan.userland, command.timeout_s, self.spec.memory_mb, self.spec.pids)
+
+    def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
+        server = self._server()
+        before = self.workspace.scan() if self.spec.track_files else None
+        start = time.monotonic()
+        outcome = run(server, command, stop)
+        duration_ms = round((time.monotonic() - start) * 1000)
+        if self.closed:
+            raise SessionClosed("running code: the Sandbox was closed during the call", hint="Make a new one")
+        if "refused" in outcome.evidence:
+            raise_failure(outcome.evidence["refused"])
+        judgement = judge(outcome.evidence, self._facts(command))
+        files = [] if before is None else Workspace.changes(before, self.workspace.scan())
+        return _result(outcome, judgement, duration_ms, files)
+
+
+def _result(outcome: Outcome, judgement: Judgement, duration_ms: int, files: list[FileInfo]) -> ExecutionResult:
+    stderr = outcome.stderr.decode("utf-8", "replace")
+    notes = "".join(f"kern: note: {note}\n" for note in judgement.notes)
+    gap = "\n" if notes and stderr and not stderr.endswith("\n") else ""
+    return ExecutionResult(
+        stdout=outcome.stdout.decode("utf-8", "replace"),
+        stderr=stderr + gap + notes,
+        exit_code=judgement.exit_code,
+        duration_ms=duration_ms,
+        fault=judgement.fault,
+        files=files,
+        results=decode_values(outcome.results),
+        truncated=outcome.truncated,
+        stdout_bytes=outcome.stdout,
+        stderr_bytes=outcome.stderr,
+        runtime_notes=judgement.notes,
+        usage=Usage(**outcome.evidence.get("usage", {})),
+    )

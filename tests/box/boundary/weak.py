@@ -1,0 +1,206 @@
+"""Engines with layers taken away. Only tests can do this: the product has no switch for it.
+
+A `Weakening` is a piece of Python that a test's own fork server runs before it serves, an edit of the plan, or another
+way to start the fork server. `weakened` swaps the fork server of this process for one with those weakenings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import subprocess
+import types
+from typing import TYPE_CHECKING, Any, Callable
+from unittest import mock
+
+from kern_sandbox._box.plan import Bind, Device
+from kern_sandbox._forkserver import client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kern_sandbox import Sandbox
+    from kern_sandbox._box.plan import Plan
+
+
+def _same(plan: Plan) -> Plan:
+    return plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Weakening:
+    """What is taken away.
+
+    Attributes:
+        layer: of architecture §2, 0 for the fork server's own start.
+        code: run by the fork server before it serves.
+        plan: applied to a Sandbox's plan.
+        start: arguments of ``subprocess.Popen`` that start the fork server differently.
+    """
+
+    layer: int
+    code: str = ""
+    plan: Callable[[Plan], Plan] = _same
+    start: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def _replaced(**values: Any) -> Callable[[Plan], Plan]:
+    return lambda plan: dataclasses.replace(plan, **values)
+
+
+def _binds_writable(plan: Plan) -> Plan:
+    """Every bind that a test adds below ``/shown`` is writable."""
+    steps = (
+        step._replace(writable=True) if isinstance(step, Bind) and step.target.startswith("/shown") else step
+        for step in plan.base
+    )
+    return dataclasses.replace(plan, base=tuple(steps))
+
+
+_NO_NAMESPACE = """
+from kern_sandbox._forkserver import stem, stems
+from kern_sandbox._linux.abi import Clone
+stem._FRESH &= ~Clone.{0}
+stems._NAMESPACES &= ~Clone.{0}
+"""
+_SHARED_USER_NAMESPACE = """
+from kern_sandbox._forkserver import server
+_made = server.Server.__init__
+def _flat(self, control):
+    _made(self, control)
+    self.nested = False
+server.Server.__init__ = _flat
+"""
+
+WEAKENINGS: dict[str, Weakening] = {
+    "environment": Weakening(
+        0, "import os; from kern_sandbox._linux import caps; caps.set_dumpable = lambda dumpable: None", start={"env": None}
+    ),
+    "command line": Weakening(0, "from kern_sandbox._linux import processes; processes.hide_command_line = lambda name: None"),
+    "host id": Weakening(1, "from kern_sandbox._forkserver import ids; ids.HostIds.take = lambda self: 0"),
+    "pivot": Weakening(
+        2,
+        "import os\nfrom kern_sandbox._linux import mounts\nfrom kern_sandbox._linux.libc import syscall\n"
+        "def stay(root):\n    os.chdir(root); syscall('pivot_root', b'.', b'.'); os.chdir('/')\n"
+        "mounts.pivot_into = stay",
+    ),
+    "read-only root": Weakening(
+        2,
+        "from kern_sandbox._linux import mounts\nreal = mounts.remount_read_only\n"
+        "mounts.remount_read_only = lambda target, attributes: None if target == '/' else real(target, attributes)",
+    ),
+    "read-only binds": Weakening(2, plan=_binds_writable),
+    "nosuid": Weakening(
+        2,
+        "from kern_sandbox._box import build\nfrom kern_sandbox._linux.abi import MountAttr\nbuild._QUIET = MountAttr(0)",
+    ),
+    "propagation": Weakening(
+        2,
+        "from kern_sandbox._linux import abi, mounts\nmounts.make_private = lambda path: None\n"
+        "mounts.Mount = type('Mount', (), {**{m.name: m for m in abi.Mount}, 'PRIVATE': 0})",
+    ),
+    "pid namespace": Weakening(3, _SHARED_USER_NAMESPACE + "stem_only = True\n" + """
+from kern_sandbox._forkserver import stem
+from kern_sandbox._linux.abi import Clone
+stem._FRESH &= ~Clone.NEWPID
+"""),
+    "ipc namespace": Weakening(3, _NO_NAMESPACE.format("NEWIPC")),
+    "uts namespace": Weakening(
+        3,
+        _NO_NAMESPACE.format("NEWUTS")
+        + "import types\nfrom kern_sandbox._box import build\n"
+        + "build.socket = types.SimpleNamespace(sethostname=lambda name: None)",
+    ),
+    "cgroup namespace": Weakening(
+        3,
+        "from kern_sandbox._forkserver import init\nreal = init.syscall\n"
+        "init.syscall = lambda name, *rest: 0 if name == 'unshare' else real(name, *rest)",
+    ),
+    "network namespace": Weakening(4, plan=_replaced(network=True)),
+    "memory limit": Weakening(5, plan=_replaced(memory_bytes=None)),
+    "pids limit": Weakening(5, plan=_replaced(pids=None)),
+    "cpu limit": Weakening(5, plan=_replaced(cpus=None)),
+    "resource limits": Weakening(6, "from kern_sandbox._forkserver import init; init.prepare = lambda plan, part: None"),
+    "capabilities": Weakening(7, "from kern_sandbox._linux import caps; caps.drop_capabilities = lambda last: None"),
+    "bounding set": Weakening(
+        7,
+        "import types\nfrom kern_sandbox._linux import caps\n"
+        "caps.libc = types.SimpleNamespace(prctl=lambda *rest: 0)",
+    ),
+    "securebits": Weakening(
+        7,
+        "from kern_sandbox._linux import caps\nfrom kern_sandbox._linux.abi import Prctl\nreal = caps.prctl\n"
+        "caps.prctl = lambda option, *rest: None if option == Prctl.SET_SECUREBITS else real(option, *rest)",
+    ),
+    "no_new_privs": Weakening(7, "from kern_sandbox._linux import caps; caps.no_new_privileges = lambda: None"),
+    "dumpable": Weakening(7, "from kern_sandbox._linux import caps; caps.set_dumpable = lambda dumpable: None"),
+    "seccomp": Weakening(
+        8, "from kern_sandbox._linux import seccomp; seccomp.install = lambda program, *, listener=False: None"
+    ),
+    "architecture check": Weakening(
+        8,
+        "from kern_sandbox._linux.bpf import Arch, Assembler\nreal = Assembler.branch\n"
+        "def lax(self, test, value, **to):\n"
+        "    if value not in set(Arch): real(self, test, value, **to)\n"
+        "Assembler.branch = lax",
+    ),
+    "landlock": Weakening(9, "from kern_sandbox._linux import landlock; landlock.restrict_writes = lambda *rest: None"),
+    "masks": Weakening(10, plan=_replaced(masked=())),
+    "read-only /proc": Weakening(10, plan=_replaced(read_only=())),
+    "devices": Weakening(10, plan=lambda plan: dataclasses.replace(plan, base=(*plan.base, Device("kmsg")))),
+    "descriptors": Weakening(
+        11,
+        "from kern_sandbox._linux import fds, processes\nprocesses.close_except = lambda keep: None\n"
+        "fds.inherit_only = lambda first: None",
+        start={"close_fds": False, "pass_fds": ()},
+    ),
+    "session": Weakening(
+        11,
+        "import os\nos.posix_spawn = lambda *rest, _real=os.posix_spawn, **how: _real(*rest, **{**how, 'setsid': False})",
+        start={"start_new_session": False},
+    ),
+    "groups": Weakening(
+        11,
+        "import os\nfrom kern_sandbox._forkserver import stem\n"
+        "stem._become = lambda inside: (os.setresgid(inside, inside, inside), os.setresuid(inside, inside, inside))",
+    ),
+}
+"""By name; each is one layer of the architecture, or one part of it that can be away by itself."""
+
+
+def _popen(start: dict[str, Any]) -> Callable[..., subprocess.Popen[bytes]]:
+    def popen(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+        if start.get("close_fds") is False:  # the control socket, which pass_fds would have made inheritable
+            for fd in how["pass_fds"]:
+                import os
+
+                os.set_inheritable(fd, True)
+        return subprocess.Popen(argv, **{**how, **start})
+
+    return popen
+
+
+@contextlib.contextmanager
+def weakened(*names: str) -> Iterator[None]:
+    """Within, this process's boxes come from a fork server without the layers ``names``."""
+    if not names:
+        yield
+        return
+    chosen = [WEAKENINGS[name] for name in names]
+    code = "\n".join(weakening.code for weakening in chosen)
+    boot = f"import sys; sys.path.insert(0, sys.argv[1])\n{code}\n{client._BOOT}"
+    start = {key: value for weakening in chosen for key, value in weakening.start.items()}
+    stand_in = types.SimpleNamespace(**{**vars(subprocess), "Popen": _popen(start)})
+    client._registry.at_exit()
+    try:
+        with mock.patch.object(client, "_BOOT", boot), mock.patch.object(client, "subprocess", stand_in):
+            yield
+    finally:
+        client._registry.at_exit()
+
+
+def weaken_plan(sandbox: Sandbox, *names: str) -> None:
+    """Give ``sandbox`` a plan without the layers ``names``."""
+    for name in names:
+        sandbox._plan = WEAKENINGS[name].plan(sandbox._plan)
+    sandbox._key += "-weak-" + "-".join(names)
