@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Sequence
+from typing import Any
 
 from ._box.diagnosis import LayerReport, box_layer, diagnose
 
@@ -47,28 +47,33 @@ class HostReport:
         """A table: name, state and detail of each layer, and below it the command that would change it."""
         names = max(len(layer.name) for layer in self.layers)
         lines = [f"{self.linux}, {self.machine}, user id {self.uid}, Python {self.python}", ""]
+        said: set[str] = set()
         for layer in self.layers:
-            lines += _rows(layer, names)
+            lines += [*_rows(layer, names), *_fix_rows(layer.fix, said)]
+            said.add(layer.fix)
         return "\n".join([*lines, "", self._conclusion()])
 
     def _conclusion(self) -> str:
         degraded = sum(layer.state == "degraded" for layer in self.layers)
         missing = sum(layer.state == "missing" for layer in self.layers)
         if not self.ok:
-            return f"Boxes do not run here: {missing} of {len(self.layers)} layers are missing."
+            return f"Boxes do not run here. Layers missing: {missing} of {len(self.layers)}."
         if degraded:
-            return f"Boxes run here; {degraded} of {len(self.layers)} layers are degraded."
-        return f"Boxes run here, with all {len(self.layers)} layers."
+            return f"Boxes run here. Layers degraded: {degraded} of {len(self.layers)}."
+        return f"Boxes run here, with all of {len(self.layers)} layers."
 
 
 def _rows(layer: LayerReport, names: int) -> list[str]:
-    indent = " " * (names + 12)
     text = f"{layer.name:<{names}}  {layer.state:<8}  {_printable(layer.detail)}"
-    options = {"subsequent_indent": indent, "break_long_words": True, "break_on_hyphens": False}
-    rows = textwrap.wrap(text, _WIDTH, **options)  # type: ignore[arg-type]  # the stubs want each option typed
-    if layer.fix:
-        rows += [f"    {line}" for line in _command_lines(layer.fix)]
-    return rows
+    return textwrap.wrap(text, _WIDTH, subsequent_indent=" " * (names + 12), break_on_hyphens=False)
+
+
+def _fix_rows(fix: str, said: set[str]) -> list[str]:
+    """The command below its layer; once only, where it helps several."""
+    if not fix:
+        return []
+    rows = ["# fix: as above"] if fix in said else ["# fix:", *_command_lines(fix)]
+    return [f"    {row}" for row in rows]
 
 
 def _command_lines(fix: str) -> list[str]:
@@ -79,7 +84,7 @@ def _command_lines(fix: str) -> list[str]:
             lines.append(line)
             continue
         lines += line.replace(" && ", " &&\n").replace(" | ", " |\n").splitlines()
-    return ["# fix:", *lines]
+    return lines
 
 
 def _printable(text: str) -> str:
@@ -110,7 +115,9 @@ def _elsewhere(system: str) -> LayerReport:
 
 
 def _examine() -> list[LayerReport]:
-    from ._box import probe  # late: it imports what only Linux has
+    import subprocess  # late, both: `kern-sandbox --help` needs none of it
+
+    from ._box import probe
 
     layers = diagnose(probe.gather())
     try:

@@ -32,9 +32,16 @@ class Sandbox:
         max_output_bytes: kept of standard output and of standard error each; the rest is read and dropped.
         require_limits: refuse to run where memory and pids limits cannot be enforced for a box as a whole.
         track_files: report changed workspace files on each result.
+        mounts: host paths shown in every box, ``{"/srv/data": "/data"}`` or ``{"/srv/out": ("/out", "rw")}``;
+            read-only unless said otherwise; the host's own directories and credentials are refused.
+        security_profile: ``"untrusted"`` turns every tightening on and refuses an option that loosens one.
+        apparmor: a loaded AppArmor profile for the code; one that is not loaded is an error.
+        cap_drop: ``()`` keeps capabilities over the box's own namespaces, e.g. to bind a port below 1024.
+        user: the uid and gid that the code sees itself as; ``None`` is 0. On the host it is an ordinary user's all the same.
 
     Raises:
         SpecError: an option has a type or value that is not accepted.
+        MountRefused: a mount that is never made.
         WorkspaceError: the workspace is not a directory that can be used.
     """
 
@@ -52,6 +59,11 @@ class Sandbox:
         max_output_bytes: int = 64 << 20,
         require_limits: bool = False,
         track_files: bool = True,
+        mounts: Mapping[str, str | tuple[str, str]] | None = None,
+        security_profile: str | None = None,
+        apparmor: str | None = None,
+        cap_drop: Sequence[str] = ("ALL",),
+        user: int | None = None,
     ) -> None:
         options = {
             "memory_mb": memory_mb,
@@ -64,6 +76,11 @@ class Sandbox:
             "max_output_bytes": max_output_bytes,
             "require_limits": require_limits,
             "track_files": track_files,
+            "mounts": mounts,
+            "security_profile": security_profile,
+            "apparmor": apparmor,
+            "cap_drop": cap_drop,
+            "user": user,
         }
         self._session = Session(workspace, options)
 

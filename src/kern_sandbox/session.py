@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from . import spec as specs
-from ._box.plan import CELL, GUEST, plan
+from ._box.mountrules import checked_mounts
+from ._box.plan import CELL, GUEST, Bind, plan
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
@@ -59,8 +60,11 @@ class Session:
             )
         self.closed = False
         self.spec = specs.BoxSpec.of(**options)
+        userland = host_userland(self.spec.network)
+        shown = [step for step in userland.steps if isinstance(step, Bind)]
+        mounts = checked_mounts(self.spec.mounts, shown, ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs)
         self.workspace = Workspace(workspace)
-        self.plan = plan(self.spec, host_userland(self.spec.network), self.workspace.path, _GUEST_FILES)
+        self.plan = plan(self.spec, userland, mounts, self.workspace.path, _GUEST_FILES)
         self._key = f"{self.plan.key}-{os.urandom(6).hex()}"
 
     def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:

@@ -166,6 +166,40 @@ def _tmpfs(value: object, memory_mb: int | None) -> Mapping[str, int] | None:
     return sizes
 
 
+def _mounts(value: object) -> Mapping[str, object]:
+    """Only the form; which sources and targets are allowed is a matter of the host's files (``_box.mountrules``)."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise bad("mounts", value, 'None or a mapping such as {"/srv/data": "/data"}')
+    return dict(value)
+
+
+def _cap_drop(value: object) -> tuple[str, ...]:
+    if isinstance(value, (tuple, list)) and tuple(value) in ((), ("ALL",)):
+        return tuple(value)
+    raise bad("cap_drop", value, '("ALL",) or (), which keeps capabilities over the box\'s own namespaces')
+
+
+def _apparmor(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_./:@+-]{1,200}", value)):
+        return value
+    raise bad("apparmor", value, "None or the name of a loaded AppArmor profile")
+
+
+def _profile(given: Mapping[str, Any]) -> str | None:
+    """``"untrusted"`` turns every tightening on, so an option that loosens one contradicts it."""
+    if given["security_profile"] is None:
+        return None
+    if given["security_profile"] != "untrusted":
+        raise bad("security_profile", given["security_profile"], 'None or "untrusted"')
+    loosened = {"network": given["network"] is not False, "cap_drop": tuple(given["cap_drop"] or ()) != ("ALL",)}
+    for option, loose in loosened.items():
+        if loose:
+            raise SpecError(f'{option}={given[option]!r} contradicts security_profile="untrusted". Leave one of them out')
+    return "untrusted"
+
+
 @dataclass(frozen=True)
 class BoxSpec:
     """Validated options. Build it with ``BoxSpec.of``, which checks and converts.
@@ -185,6 +219,11 @@ class BoxSpec:
     max_output_bytes: int = 64 << 20
     require_limits: bool = False
     track_files: bool = True
+    mounts: Mapping[str, object] = field(default_factory=dict)
+    security_profile: str | None = None
+    apparmor: str | None = None
+    cap_drop: tuple[str, ...] = ("ALL",)
+    user: int = 0
 
     @property
     def threads(self) -> int:
@@ -204,6 +243,7 @@ class BoxSpec:
         if unknown:
             raise SpecError(f"unknown option {unknown[0]}: accepted are {', '.join(known)}")
         given = {name: options.get(name, spec.default) for name, spec in known.items()}
+        profile = _profile(given)
         memory = None if given["memory_mb"] is None else _whole("memory_mb", given["memory_mb"], 16, _MAX_MEMORY_MB)
         return cls(
             memory_mb=memory,
@@ -214,6 +254,11 @@ class BoxSpec:
             tmpfs=_tmpfs(given["tmpfs"], memory),
             env=check_env(options.get("env")),
             max_output_bytes=_whole("max_output_bytes", given["max_output_bytes"], 1, 1 << 31),
-            require_limits=_flag("require_limits", given["require_limits"]),
+            require_limits=_flag("require_limits", given["require_limits"]) or profile is not None,
             track_files=_flag("track_files", given["track_files"]),
+            mounts=_mounts(options.get("mounts")),
+            security_profile=profile,
+            apparmor=_apparmor(given["apparmor"]),
+            cap_drop=_cap_drop(given["cap_drop"]),
+            user=_whole("user", 0 if given["user"] is None else given["user"], 0, (1 << 32) - 2),
         )

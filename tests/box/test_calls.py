@@ -152,7 +152,8 @@ def test_a_callback_may_call_the_sandbox_itself(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("stdin", "read"), [("gr\u00fc\u00dfe\n", "gr\u00fc\u00dfe\n"), (b"\x00\xffraw", "\x00\ufffdraw"), ("", ""), (None, "")]
+    ("stdin", "read"),
+    [("gr\u00fc\u00dfe\n", "gr\u00fc\u00dfe\n"), (b"\x00\xffraw", "\x00\ufffdraw"), ("", ""), (None, "")],
 )
 def test_standard_input_is_what_was_given_and_else_empty(sandbox, stdin, read):
     assert sandbox.run(["cat"], stdin=stdin).stdout == read

@@ -120,13 +120,22 @@ def test_this_process_is_alive_by_its_own_name() -> None:
 
 
 def test_only_dead_servers_directories_are_collected(tmp_path: Path) -> None:
+    """Where the server is, above it, and where another session's servers were beside it."""
     me = cgroup_tree.this_process()
-    dead, alive = cgroup_tree.new_name(me._replace(start=me.start + 1)), cgroup_tree.new_name(me)
-    elsewhere = cgroup_tree.new_name(me._replace(namespace=1, start=1))
-    for name in (dead, alive, elsewhere, "user.slice"):
-        (tmp_path / name / "box-1").mkdir(parents=True)
-    assert cgroup_tree.collect_stale(str(tmp_path), me.namespace) == [dead]
-    assert sorted(os.listdir(tmp_path)) == sorted([alive, elsewhere, "user.slice"])
+    dead = me._replace(start=me.start + 1)
+    places = [tmp_path / "slice" / "mine", tmp_path / "slice" / "other", tmp_path / "slice", tmp_path]
+    stale = [place / cgroup_tree.new_name(dead) for place in places]
+    kept = [
+        tmp_path / "slice" / "mine" / cgroup_tree.new_name(me),
+        tmp_path / "slice" / "mine" / cgroup_tree.new_name(me._replace(namespace=1, start=1)),
+        tmp_path / "elsewhere" / "deep" / cgroup_tree.new_name(dead),
+    ]
+    for directory in stale + kept:
+        (directory / "box-1").mkdir(parents=True)
+    found = cgroup_tree.collect_stale(str(places[0]), str(tmp_path), me.namespace)
+    assert sorted(found) == sorted(map(str, stale))
+    assert not any(directory.exists() for directory in stale)
+    assert all(directory.exists() for directory in kept)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------
@@ -255,6 +264,12 @@ def test_kill_elsewhere_stops_forks_and_kills_everyone_listed(tmp_path: Path) ->
     assert (tmp_path / "pids" / "pids.max").read_text() == "0"
 
 
+def test_a_tree_without_cgroup_kill_is_stopped_from_forking(tmp_path: Path) -> None:
+    at = plant(tmp_path / "server", pids__max="")
+    cgroup_tree.kill_all(at)
+    assert (tmp_path / "server" / "pids.max").read_text() == "0"
+
+
 def test_forks_that_the_kill_itself_refused_are_not_evidence(tmp_path: Path) -> None:
     group = v1_group(tmp_path)
     group.kill()
@@ -306,6 +321,23 @@ def test_a_threaded_cgroup_is_named_as_such(tmp_path: Path, monkeypatch: pytest.
     assert host.mode == "none"
     assert "'domain threaded'" in host.reasons["memory"]
     assert f"mkdir {tmp_path}/own/main" in host.reasons["memory"]
+
+
+@pytest.mark.parametrize(
+    ("top", "place", "reason"),
+    [
+        ({"cgroup__controllers": "pids\n"}, "x", "add cgroup_enable=memory"),
+        ({"cgroup__controllers": "pids\n", "cgroup__type": "domain\n"}, "", "the container's engine decides"),
+        ({"cgroup__controllers": "memory\n"}, "x/y", "/x/cgroup.subtree_control"),
+        ({"cgroup__controllers": "memory\n"}, f"user@{os.geteuid()}.service/app.slice/x.scope", "delegate.conf"),
+    ],
+)
+def test_a_missing_controller_has_the_command_of_whoever_withholds_it(
+    top: dict[str, str], place: str, reason: str, tmp_path: Path
+) -> None:
+    plant(tmp_path, **top)
+    search = cgroup_v2._Search(Owner(1, 2, 3), Mount(str(tmp_path), "/", 2, frozenset()), str(tmp_path))
+    assert reason in cgroup_v2._why_missing("memory", str(tmp_path / place), search)
 
 
 def test_v1_without_visible_hierarchies_says_which_are_missing() -> None:

@@ -112,7 +112,8 @@ def test_figures_are_shown_after_an_error(folder: Path) -> None:
 
 def test_a_figure_that_cannot_be_drawn_costs_only_its_image(folder: Path) -> None:
     """What goes wrong while it is drawn, or is warned about, stays out of the output."""
-    code = "plt.title('$\\\\frac$')\nplt.figure(); plt.title('\\u4e2d\\ue000'); plt.plot([1]);"
+    code = "import warnings; warnings.simplefilter('error')\n"
+    code += "plt.title('$\\\\frac$')\nplt.figure(); plt.title('\\u4e2d\\ue000'); plt.plot([1]);"
     assert kinds(shown(folder, "matplotlib", PLT + code)) == [{"text/plain"}, FIGURE]
 
 

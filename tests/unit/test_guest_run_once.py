@@ -235,6 +235,14 @@ os.waitpid(pid, 0);
     assert guest(folder, "display('shown')").texts == ["'shown'"]
 
 
+@pytest.mark.parametrize(("chosen", "backend"), [("-uMPLBACKEND", b"agg\n"), ("MPLBACKEND=svg", b"svg\n")])
+def test_matplotlibs_backend_is_chosen_for_who_does_not(folder: Path, chosen: str, backend: bytes) -> None:
+    """By a variable, so that children have it, too."""
+    (folder / "main.py").write_text("import os; print(os.environ['MPLBACKEND'])")
+    argv = ["env", chosen, sys.executable, str(PROGRAM), str(folder / "main.py"), "77"]
+    assert run(folder, *argv) == (backend, b"", 0)
+
+
 def test_a_missing_results_descriptor_costs_only_the_values(folder: Path) -> None:
     """A closed number is taken for: nobody wants values."""
     (folder / "main.py").write_text("print(1)\n5")

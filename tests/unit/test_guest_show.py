@@ -48,6 +48,7 @@ def folder(tmp_path: Path) -> Path:
         ("print('x')", []),
         ("x = 1", []),
         ("1;", []),
+        ("\ufeff'abc';", []),
         ("1 ;  # quiet", []),
         ("'é' ; \n\n# quiet\n", []),
         ("1 \\\n;", []),
@@ -216,11 +217,12 @@ def test_what_a_repr_prints_is_not_the_codes_output(folder: Path) -> None:
 import sys, threading, warnings
 class A:
     def __repr__(self):
-        print('from repr'); warnings.warn('from repr')
+        global kept
+        kept = sys.stdout; print('from repr'); warnings.warn('from repr')
         thread = threading.Thread(target=print, args=('from a thread',)); thread.start(); thread.join()
         return 'a'
 display(A())
-print('after')
+print('after', file=kept)
 """
     shown = guest(folder, code)
     assert shown.texts == ["a"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import kern_sandbox
 from kern_sandbox.workspace import Workspace, _beneath
+from kern_sandbox.workspace._walk import empty_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ def workspace_on(kernel: str, patch: pytest.MonkeyPatch, directory: Path) -> Ite
     (directory / "ws").mkdir()
     with Workspace(directory / "ws") as workspace:
         yield workspace
+        empty_directory(workspace.fd)  # pytest cannot remove the deepest ones
 
 
 def disk(space: Workspace, name: str) -> Path:

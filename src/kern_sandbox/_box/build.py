@@ -6,10 +6,11 @@ caller turns that into a ``StartError`` of the stage it was in.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .._linux import mounts, netns
 from .._linux.abi import MountAttr
@@ -23,22 +24,28 @@ _QUIET = MountAttr.NOSUID | MountAttr.NODEV
 _ROOT_SIZE = 8 * MIB
 
 
-def open_trees(base: Sequence[Step], userns_fd: int | None) -> list[int]:
+def open_trees(base: Sequence[Step], translations: Mapping[tuple[int, int], int]) -> list[int]:
     """A detached copy of the mounts of every bind and device of ``base``, in order, as descriptors.
 
     Args:
         base: the plan's steps.
-        userns_fd: where ids of an ``owned`` bind are translated (started as root), else ``None``.
+        translations: owner (uid and gid) to a user namespace that shows it as the box's user; empty unless root.
+
+    Raises:
+        OSError: a source is missing, or is not the file that was vetted (ESTALE).
     """
     trees: list[int] = []
     for step in base:
         if isinstance(step, Bind):
             trees.append(mounts.clone_tree(step.source))
+            about = os.fstat(trees[-1])
+            if step.identity is not None and (about.st_dev, about.st_ino) != tuple(step.identity):
+                raise OSError(errno.ESTALE, "the mount's source was replaced since it was vetted", step.source)
             attributes = _QUIET if step.writable else _QUIET | MountAttr.RDONLY
-            if step.owned and userns_fd is not None:
-                mounts.set_attributes(trees[-1], MountAttr.IDMAP | attributes, userns_fd=userns_fd)
-            else:
-                mounts.set_attributes(trees[-1], attributes)
+            userns = translations.get((about.st_uid, about.st_gid)) if step.owned else None
+            if userns is not None:
+                mounts.translate_ids(trees[-1], userns)
+            mounts.set_attributes(trees[-1], attributes)
         elif isinstance(step, Device):
             trees.append(mounts.clone_tree(f"/dev/{step.name}"))
             mounts.set_attributes(trees[-1], MountAttr.NOSUID | MountAttr.NOEXEC)

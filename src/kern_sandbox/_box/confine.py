@@ -7,13 +7,16 @@ import os
 import resource
 from dataclasses import dataclass
 
-from .._linux import caps, landlock, processes, seccomp
+from .._linux import apparmor, caps, landlock, processes, seccomp
 from .plan import Plan
 
 __all__ = ["Confinement", "confine", "prepare"]
 
 _OPEN_FILES = (1024, 4096)
 _FILE_SIZE = 16 << 30
+# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP and NET_BIND_SERVICE (linux/capability.h):
+# what cap_drop=() leaves, all of it over the box's own namespaces only.
+_OWN_NAMESPACES = 0b10111111011
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,11 @@ def confine(plan: Plan, part: Confinement) -> int | None:
     Returns:
         The listener's descriptor, or ``None`` where the filter kills instead of reporting.
     """
-    if not plan.capabilities:
+    if plan.apparmor is not None:
+        apparmor.enter(plan.apparmor)
+    if plan.capabilities:
+        caps.keep_capabilities(_OWN_NAMESPACES, part.last_capability)
+    else:
         caps.drop_capabilities(part.last_capability)
     caps.no_new_privileges()
     if part.landlock_abi >= 2:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Mapping, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from . import remedies
 
@@ -101,7 +102,9 @@ def _user_namespaces(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> l
             LayerReport("user namespaces", "missing", f"{user.text}: {why}", fix),
             _needs_user_namespaces("nested user namespaces"),
         ]
-    unprivileged = "root's boxes run under an unprivileged id" if facts.get("uid") == "0" else "made as an ordinary user"
+    unprivileged = (
+        "root's boxes run under an unprivileged id" if facts.get("uid") == "0" else "made as an ordinary user"
+    )
     first = LayerReport("user namespaces", "works", unprivileged)
     if nested.ok:
         return [first, LayerReport("nested user namespaces", "works", "what a box sees mounted is locked for it")]
@@ -153,7 +156,8 @@ def _idmap(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> LayerReport
 
 def _limits(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> list[LayerReport]:
     tried = _Try.of(evidence, "limits")
-    value = tried.value if tried.ok else {"mode": "none", "held": {}, "reasons": dict.fromkeys(_STANDS_IN, tried.text)}
+    nothing: dict[str, Any] = {"mode": "none", "held": {}, "reasons": dict.fromkeys(_STANDS_IN, tried.text)}
+    value = tried.value if tried.ok else nothing
     held, reasons, mode = value["held"], value["reasons"], value["mode"]
     layers = []
     for name, stands_in in _STANDS_IN.items():
@@ -170,7 +174,9 @@ def _swap(memory_holds: bool, facts: Mapping[str, str]) -> LayerReport:
         return LayerReport("swap off", "works", "this host has no swap")
     if memory_holds:
         return LayerReport("swap off", "works", "memory over the limit did not go to the host's swap")
-    return LayerReport("swap off", "degraded", "without a memory limit a box can fill the host's swap", "sudo swapoff -a")
+    return LayerReport(
+        "swap off", "degraded", "without a memory limit a box can fill the host's swap", "sudo swapoff -a"
+    )
 
 
 def _plain(evidence: Mapping[str, Any], key: str, name: str, works: str) -> LayerReport:
@@ -195,8 +201,7 @@ def _listener(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> LayerRep
     if tried.ok:
         return LayerReport("seccomp listener", "works", f"a blocked call is named (tried with {tried.value})")
     why = "another listener already watches this process" if tried.code == errno.EBUSY else "Linux 5.7 or later has it"
-    detail = f"{tried.text}: {why}; blocked calls end the code without being named"
-    return LayerReport("seccomp listener", "degraded", detail, remedies.for_seccomp(facts))
+    return LayerReport("seccomp listener", "missing", f"{tried.text}: {why}", remedies.for_seccomp(facts))
 
 
 def _landlock(evidence: Mapping[str, Any]) -> LayerReport:

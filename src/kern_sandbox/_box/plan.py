@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from ..spec import BoxSpec
 
@@ -28,12 +28,17 @@ DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 
 
 class Bind(NamedTuple):
-    """Show a host path in the box. ``owned``: its owner on the host appears as the box's own user."""
+    """Show a host path in the box.
+
+    ``owned``: its owner on the host appears as the box's own user. ``identity``: device and inode that it had when it
+    was vetted; another file at that path is refused.
+    """
 
     source: str
     target: str
     writable: bool = False
     owned: bool = False
+    identity: tuple[int, int] | None = None
 
 
 class Device(NamedTuple):
@@ -112,6 +117,8 @@ class Plan:
     network: bool = False
     capabilities: bool = False
     untrusted: bool = False
+    apparmor: str | None = None
+    user: int = 0
     require_limits: bool = False
 
     def to_wire(self) -> dict[str, Any]:
@@ -166,12 +173,13 @@ def _words(step: Step) -> str:
     return ", ".join(repr(part) if "\n" in str(part) else str(part) for part in step)
 
 
-def plan(spec: BoxSpec, userland: Userland, workspace: str, guest: str) -> Plan:
+def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: str, guest: str) -> Plan:
     """Decide what a box of ``spec`` consists of.
 
     Args:
         spec: validated options.
         userland: from ``rootfs``.
+        mounts: further host paths, vetted by ``mountrules``.
         workspace: resolved host directory, shown at ``/workspace``.
         guest: host directory of our guest code, shown read-only.
     """
@@ -179,6 +187,7 @@ def plan(spec: BoxSpec, userland: Userland, workspace: str, guest: str) -> Plan:
     fresh = _fresh(spec, memory)
     base: tuple[Step, ...] = (
         *userland.steps,
+        *_accounts(spec.user),
         *(Folder(path, 0o1777 if path == "/tmp" else 0o755) for path in ("/proc", "/tmp", "/dev/shm", "/dev/pts")),
         Folder(HOME, 0o700),
         Folder(CELL),
@@ -191,12 +200,13 @@ def plan(spec: BoxSpec, userland: Userland, workspace: str, guest: str) -> Plan:
         Bind(guest, GUEST),
         *_meminfo(memory),
         *(Folder(step.target) for step in fresh),
+        *mounts,
         Bind(workspace, "/workspace", writable=True, owned=True),
     )
     return Plan(
         base=base,
         fresh=fresh,
-        writable=tuple(dict.fromkeys([*(step.target for step in fresh), "/workspace", "/dev", "/proc"])),
+        writable=_writable(fresh, mounts),
         env=_environment(spec, userland),
         python=userland.python,
         userland=userland.name,
@@ -204,8 +214,27 @@ def plan(spec: BoxSpec, userland: Userland, workspace: str, guest: str) -> Plan:
         pids=spec.pids,
         cpus=spec.cpus,
         network=spec.network,
+        capabilities=not spec.cap_drop,
+        untrusted=spec.security_profile == "untrusted",
+        apparmor=spec.apparmor,
+        user=spec.user,
         require_limits=spec.require_limits,
     )
+
+
+def _writable(fresh: Sequence[Tmpfs], mounts: Sequence[Bind]) -> tuple[str, ...]:
+    """Where Landlock leaves writing to the file systems' own rules."""
+    own = [step.target for step in fresh]
+    shown = [bind.target for bind in mounts if bind.writable]
+    return tuple(dict.fromkeys([*own, *shown, "/workspace", "/dev", "/proc"]))
+
+
+def _accounts(user: int) -> tuple[Step, ...]:
+    """The names of the ids that exist in the box."""
+    known = {0: "root", user: "root" if user == 0 else "sandbox", 65534: "nobody"}
+    people = (f"{name}:x:{uid}:{uid}::{HOME if uid == user else '/'}:/bin/sh\n" for uid, name in known.items())
+    groups = (f"{name}:x:{uid}:\n" for uid, name in known.items())
+    return Text("/etc/passwd", "".join(people)), Text("/etc/group", "".join(groups) + "tty:x:5:\n")
 
 
 def _fresh(spec: BoxSpec, memory: int | None) -> tuple[Tmpfs, ...]:
@@ -238,8 +267,8 @@ def _environment(spec: BoxSpec, userland: Userland) -> dict[str, str]:
     return {
         "PATH": userland.path,
         "HOME": HOME,
-        "USER": "root",
-        "LOGNAME": "root",
+        "USER": "sandbox" if spec.user else "root",
+        "LOGNAME": "sandbox" if spec.user else "root",
         "SHELL": "/bin/sh",
         "LANG": "C.UTF-8",
         "PWD": "/workspace",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "for_interpreters",
@@ -19,30 +19,31 @@ __all__ = [
 _MANY = 15000
 _CONTAINER = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
 _CONTAINER_PROC = f"{_CONTAINER} --security-opt systempaths=unconfined"
+# No line of these depends on where it begins: a report that indents them can be pasted.
 _PROFILE = """\
-sudo tee /etc/apparmor.d/kern-sandbox >/dev/null <<'END'
-abi <abi/4.0>,
-include <tunables/global>
-profile kern-sandbox {executable} flags=(unconfined) {{
-  userns,
-}}
-END
+printf '%s\\n' 'abi <abi/4.0>,' 'include <tunables/global>' \\
+  'profile kern-sandbox {executable} flags=(unconfined) {{ userns, }}' |
+  sudo tee /etc/apparmor.d/kern-sandbox
 sudo apparmor_parser -r /etc/apparmor.d/kern-sandbox"""
 _UNIT = """\
 sudo mkdir -p /etc/systemd/system/{unit}.d
-sudo tee /etc/systemd/system/{unit}.d/kern-sandbox.conf >/dev/null <<'END'
-[Service]
-{setting}
-END
+printf '%s\\n' '[Service]' '{setting}' |
+  sudo tee /etc/systemd/system/{unit}.d/kern-sandbox.conf
 sudo systemctl daemon-reload
 sudo systemctl restart {unit}"""
+_USER_UNIT = """\
+mkdir -p ~/.config/systemd/user/{unit}.d
+printf '%s\\n' '[Service]' '{setting}' \\
+  > ~/.config/systemd/user/{unit}.d/kern-sandbox.conf
+systemctl --user daemon-reload
+systemctl --user restart {unit}"""
 _PACKAGES = {"bash": "bash", "sh": "dash", "node": "nodejs"}
 _RUN = re.compile(r"[;,:]? run: (?P<command>.+?)(?: \((?P<aside>[^()]*)\))?(?=; |\Z)")
 _BOOT_WORD = re.compile(r"; (?:boot with cgroup v2: )?add (?P<word>[\w.=]+) to the kernel's command line")
 
 
 def for_user_namespaces(code: int, facts: Mapping[str, str]) -> tuple[str, str]:
-    """Why Linux refuses user namespaces with the error number ``code``, and the command; ``""`` for what is not known."""
+    """Why Linux refuses user namespaces with the error number ``code``, and the command; ``""`` where unknown."""
     if code in (errno.ENOSPC, errno.EUSERS):
         if facts.get("max_user_namespaces") == "0":
             return "user.max_user_namespaces is 0", f"sudo sysctl -w user.max_user_namespaces={_MANY}"
@@ -78,9 +79,10 @@ def _of_policy(code: int, facts: Mapping[str, str]) -> tuple[str, str]:
 
 def _for_unit(setting: str, facts: Mapping[str, str]) -> str:
     """The command that changes a setting of the systemd service that this process belongs to, if it does."""
-    units = re.findall(r"/([\w@.\\:-]+\.service)(?=/|$)", facts.get("cgroup", ""), re.MULTILINE)
+    units: list[str] = re.findall(r"/([\w@.\\:-]+\.service)(?=/|$)", facts.get("cgroup", ""), re.MULTILINE)
+    by_user = any(unit.startswith("user@") for unit in units)
     own = [unit for unit in units if not unit.startswith("user@")]
-    return _UNIT.format(unit=own[-1], setting=setting) if own else ""
+    return (_USER_UNIT if by_user else _UNIT).format(unit=own[-1], setting=setting) if own else ""
 
 
 def for_namespace(kind: str, code: int, facts: Mapping[str, str]) -> str:
@@ -109,7 +111,7 @@ def for_limit(reason: str, facts: Mapping[str, str]) -> tuple[str, str]:
         return reason, _for_boot(word["word"], facts)
     if "mounted read-only, as in a container" in reason:
         return reason, "docker run --privileged --cgroupns=private"
-    return reason, _for_unit("Delegate=cpu memory pids", facts)
+    return reason, _for_unit("Delegate=cpu memory pids", facts) if "/cgroup" in reason else ""
 
 
 def _for_boot(word: str, facts: Mapping[str, str]) -> str:

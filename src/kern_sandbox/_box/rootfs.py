@@ -7,7 +7,7 @@ import os
 import sys
 
 from ..errors import HostError
-from .plan import HOME, Bind, Folder, Link, Step, Text, Userland
+from .plan import Bind, Folder, Link, Step, Text, Userland
 
 __all__ = ["host_userland"]
 
@@ -20,8 +20,6 @@ _ETC = (
     "R", "services", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 )  # fmt: skip
 _BIN = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PASSWD = f"root:x:0:0:sandbox:{HOME}:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
-_GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
 _HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost\n"
 
 
@@ -61,8 +59,6 @@ def host_userland(network: bool) -> Userland:
     steps.append(Folder("/etc"))
     steps.extend(_entry(f"/etc/{name}") for name in _ETC if os.path.exists(f"/etc/{name}"))
     steps += [
-        Text("/etc/passwd", _PASSWD),
-        Text("/etc/group", _GROUP),
         Text("/etc/hosts", _read("/etc/hosts", _HOSTS) if network else _HOSTS),
         Text("/etc/hostname", "sandbox\n"),
         Text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),

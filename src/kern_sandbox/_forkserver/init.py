@@ -70,7 +70,7 @@ class _Stage:
         self.name = "namespaces"
 
     def fail(self, error: OSError) -> NoReturn:
-        body = {"failed": self.name, "errno": error.errno, "text": str(error), "path": _text(error.filename)}
+        body = {"failed": self.name, "errno": error.errno, "text": error.strerror or str(error), "path": _text(error.filename)}
         try:
             wire.send(self.report, body)
         finally:
@@ -88,7 +88,7 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool) -> NoR
     stage = _Stage(socket.socket(fileno=birth.report))
     try:
         if nested:
-            processes.map_ids("self", 0, (INNER_ID, INNER_ID), deny_setgroups=True)
+            processes.map_ids("self", plan.user, (INNER_ID, INNER_ID), deny_setgroups=True)
         stage.name = "cgroup"
         _root_cgroup_namespace(birth)
         stage.name = "mounts"

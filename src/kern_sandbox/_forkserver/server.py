@@ -185,10 +185,11 @@ class Server:
         """What was asked for and this host does not enforce for a box as a whole."""
         asked = {"memory": plan.memory_bytes, "pids": plan.pids, "cpu": plan.cpus}
         host = self.groups.host
-        missing = [name for name, value in asked.items() if value is not None and name not in host.enforces]
-        if not missing:
-            return []
-        return [f"{' and '.join(missing)} not limited for the box as a whole on this host; see kern-sandbox doctor"]
+        return [
+            f"{name} is not limited for the box as a whole on this host; kern-sandbox doctor says why"
+            for name, value in asked.items()
+            if value is not None and name not in host.enforces
+        ]
 
     # Stems
 
@@ -336,7 +337,7 @@ def _refuse(call: socket.socket, error: OSError | HostError) -> None:
     if isinstance(error, HostError):
         body.update(failed="host", text=error.attempted, hint=error.hint, kind=type(error).__name__)
     elif error.filename is not None:
-        body.update(path=os.fsdecode(error.filename))
+        body.update(failed="mounts", text=error.strerror, path=os.fsdecode(error.filename))
     try:
         wire.send(call, {"refused": body})
     except (BrokenPipeError, ConnectionResetError):

@@ -56,11 +56,11 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
         os.read(mapped, 1)
         os.close(mapped)
         if seed.privileged:
-            _become(INNER_ID if seed.nested else 0)
+            _become(INNER_ID if seed.nested else seed.plan.user)
         caps.set_parent_death(signal.SIGKILL)
         caps.set_dumpable(True)
         stage = "mounts"
-        trees = open_trees(seed.plan.base, None) if seed.trees is None else seed.trees
+        trees = open_trees(seed.plan.base, {}) if seed.trees is None else seed.trees
         build_base(seed.plan, trees)
         seed = seed._replace(plan=_present(seed.plan))
         if seed.nested:
@@ -70,7 +70,7 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
         wire.send(control, {"ready": True})
     except OSError as error:
         path = None if error.filename is None else os.fsdecode(error.filename)
-        wire.send(control, {"failed": stage, "errno": error.errno, "text": str(error), "path": path})
+        wire.send(control, {"failed": stage, "errno": error.errno, "text": error.strerror or str(error), "path": path})
         os._exit(1)
     _serve(seed, control)
 

@@ -8,17 +8,18 @@ import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._box.build import open_trees
 from .._box.confine import Confinement
 from .._box.plan import Bind, Plan
-from .._linux import fds, processes
+from .._linux import fds, mounts, processes
 from .._linux.abi import Clone
 from . import wire
 from .boxes import Box
 from .ids import HostIds
 from .init import INNER_ID
+from .ownership import Loan, give_back, lend
 from .stem import Seed, run_stem
 
 __all__ = ["Stem", "StemMaker"]
@@ -45,6 +46,7 @@ class Stem:
     pid: int
     host_id: int | None
     nested: bool
+    loan: Loan | None = None
     waiting: set[int] = field(default_factory=set)
     ready: bool = False
     spares: collections.deque[Box] = field(default_factory=collections.deque)
@@ -64,6 +66,8 @@ class Stem:
             pass  # SIGCHLD is ignored by whoever started this process: Linux reaps
         os.close(self.pidfd)
         self.control.close()
+        if self.loan is not None:
+            give_back(self.loan)
 
 
 class StemMaker:
@@ -94,8 +98,9 @@ class StemMaker:
 
     def _start(self, key: str, plan: Plan, how: tuple[Confinement, bool], host_id: int | None) -> Stem:
         part, nested = how
-        inside = INNER_ID if nested else 0
-        trees = None if host_id is None else _open_as_root(plan, host_id)
+        inside = INNER_ID if nested else plan.user
+        opened = _Opened([], None) if host_id is None else _open_as_root(plan, host_id)
+        trees = None if host_id is None else opened.trees
         ours, theirs = wire.pair()
         mapped, go = os.pipe2(os.O_CLOEXEC)
         try:
@@ -117,18 +122,47 @@ class StemMaker:
             theirs.close()
             for fd in (mapped, go, *(trees or ())):
                 os.close(fd)
-        return Stem(key, plan, part, ours, child.pidfd, child.pid, host_id, nested)
+        return Stem(key, plan, part, ours, child.pidfd, child.pid, host_id, nested, opened.loan)
 
 
-def _open_as_root(plan: Plan, host_id: int) -> list[int]:
-    """The mounts of a plan, opened with root's rights; the workspace with its owner shown as the box's user."""
-    owned = next(step.source for step in plan.base if isinstance(step, Bind) and step.owned)
-    about = os.stat(owned)
-    userns = _user_namespace((about.st_uid, about.st_gid), host_id)
+class _Opened(NamedTuple):
+    """The mounts of a plan, and what had to change hands for them."""
+
+    trees: list[int]
+    loan: Loan | None
+
+
+def _open_as_root(plan: Plan, host_id: int) -> _Opened:
+    """Open a plan's mounts with root's rights; what is owned has its owner shown as the box's user."""
+    owned = [step for step in plan.base if isinstance(step, Bind) and step.owned]
+    translations: dict[tuple[int, int], int] = {}
+    loan: Loan | None = None
     try:
-        return open_trees(plan.base, userns)
+        for step in owned:
+            about = os.stat(step.source)
+            owner = (about.st_uid, about.st_gid)
+            if not _can_translate(step.source):
+                loan = lend(step.source, host_id) if step.target == "/workspace" else loan
+            elif owner not in translations:
+                translations[owner] = _user_namespace(owner, host_id)
+        return _Opened(open_trees(plan.base, translations), loan)
     finally:
+        for fd in translations.values():
+            os.close(fd)
+
+
+def _can_translate(source: str) -> bool:
+    """Whether the file system of ``source`` can be mounted with translated ids, found by trying."""
+    userns = _user_namespace((0, 0), 0)
+    tree = mounts.clone_tree(source)
+    try:
+        mounts.translate_ids(tree, userns)
+    except OSError:
+        return False
+    finally:
+        os.close(tree)
         os.close(userns)
+    return True
 
 
 def _user_namespace(inside: tuple[int, int], host_id: int) -> int:

@@ -96,7 +96,7 @@ def compiled(source: bytes, path: str) -> "Parts":
         tree: "Any" = compile(source, path, "exec", ONLY_AST, True)
         last = last_expression(tree, source)
         return compiled_tree(tree, last, path)
-    except (RecursionError, MemoryError):  # too deep for a tree of objects, but perhaps not for the compiler
+    except RecursionError:  # too deep for a tree of objects, but perhaps not for the compiler
         pass
     return compile(source, path, "exec", 0, True), None, False
 
@@ -120,10 +120,7 @@ def compiled_tree(tree: "Any", last: "Any", path: str) -> "Parts":
 
 
 def last_expression(tree: "Any", source: bytes) -> "Any":
-    """Cut the last statement off ``tree`` if a notebook would show its value; ``None`` otherwise.
-
-    A lone string stays where it is as well: it is the module's docstring, too.
-    """
+    """Cut the last statement off ``tree`` if a notebook would show its value; ``None`` otherwise."""
     if not tree.body or type(tree.body[-1]).__name__ != "Expr":
         return None
     statement = tree.body[-1]
@@ -131,8 +128,7 @@ def last_expression(tree: "Any", source: bytes) -> "Any":
         return None
     import _ast
 
-    if len(tree.body) > 1 or not isinstance(getattr(statement.value, "value", None), str):
-        tree.body.pop()
+    tree.body.pop()
     return _ast.Expression(body=statement.value)
 
 

@@ -118,7 +118,7 @@ def text_of(value: object) -> str:
     """``repr(value)`` within limits, or a word on why there is none."""
     kind = type(value)
     try:
-        return exact(repr(beginning(value)))
+        return repr(beginning(value))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a repr raises costs only this text

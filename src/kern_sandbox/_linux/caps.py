@@ -8,7 +8,7 @@ import functools
 from .abi import CapHeader, Prctl
 from .libc import libc, syscall
 
-__all__ = ["drop_capabilities", "last_capability", "no_new_privileges", "prctl", "set_dumpable", "set_parent_death"]
+__all__ = ["drop_capabilities", "keep_capabilities", "last_capability", "no_new_privileges", "prctl", "set_dumpable", "set_parent_death"]
 
 _VERSION_3 = 0x20080522
 _CLEAR_ALL_AMBIENT = 4
@@ -37,14 +37,19 @@ def drop_capabilities(last: int) -> None:
         last: from ``last_capability()``, read while ``/proc/sys`` was at hand.
     """
     prctl(Prctl.SET_SECUREBITS, _LOCKED)
-    drop = libc.prctl
+    keep_capabilities(0, last)
+
+
+def keep_capabilities(kept: int, last: int) -> None:
+    """Drop every capability that is not in the bit set ``kept`` from every set of this thread."""
+    zero = ctypes.c_ulong(0)
     for capability in range(last + 1):
-        drop(
-            int(Prctl.CAPBSET_DROP), ctypes.c_ulong(capability), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)
-        )
+        if not kept >> capability & 1:
+            libc.prctl(int(Prctl.CAPBSET_DROP), ctypes.c_ulong(capability), zero, zero, zero)
     prctl(Prctl.CAP_AMBIENT, _CLEAR_ALL_AMBIENT)
     header = CapHeader(_VERSION_3, 0)
-    syscall("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    words = (kept & 0xFFFFFFFF, kept & 0xFFFFFFFF, 0, kept >> 32, kept >> 32, 0)
+    syscall("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)(*words)))
 
 
 def no_new_privileges() -> None:

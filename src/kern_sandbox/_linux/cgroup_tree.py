@@ -25,6 +25,7 @@ CPU_QUOTA_FLOOR_US = 1_000  # Linux refuses less: kernel/sched/core.c, min_cfs_q
 _PIDFDS_AT_ONCE = 128
 _KILL_PASSES = 8
 _RETRY_S = 0.002
+_STALE_PATIENCE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -311,34 +312,44 @@ def is_dead(owner: Owner, namespace: int, proc: str = "/proc") -> bool:
     return False
 
 
-def collect_stale(base: str, namespace: int, proc: str = "/proc", patience_s: float = 0.1) -> list[str]:
-    """Kills and removes what dead servers left in one directory; returns the names found. Never raises.
+def collect_stale(base: str, top: str, namespace: int) -> list[str]:
+    """Kills and removes what dead servers left in or near a directory; returns what was found. Never raises.
 
-    A dead server's systemd scope is only emptied: systemd removes it.
+    A server starts where its user's process is, and that is another session's directory the next time. So the
+    directories above, up to ``top``, and beside ``base`` are looked into as well.
     """
-    found = []
-    for name in _names(base):
-        owner = owner_of(name)
-        if owner is None or not is_dead(owner, namespace, proc):
-            continue
-        found.append(name)
-        _collect_one(f"{base}/{name}", patience_s)
+    places = [base]
+    while places[-1].startswith(f"{top}/"):
+        places.append(os.path.dirname(places[-1]))
+    if len(places) > 1:
+        places += [each for each in _directories(places[1]) if each != base and not owner_of(os.path.basename(each))]
+    inside = [each for place in places for each in _directories(place)]
+    found = [each for each in inside if _is_stale(os.path.basename(each), namespace)]
+    for directory in found:
+        _collect_one(directory)
     return found
 
 
-def _names(directory: str) -> list[str]:
+def _is_stale(name: str, namespace: int) -> bool:
+    owner = owner_of(name)
+    return owner is not None and is_dead(owner, namespace)
+
+
+def _directories(directory: str) -> list[str]:
     try:
-        return os.listdir(directory)
+        with os.scandir(directory) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
 
 
-def _collect_one(directory: str, patience_s: float) -> None:
+def _collect_one(directory: str) -> None:
+    """Removes one dead server's directory; its systemd scope is only emptied, which makes systemd remove it."""
     try:
         if directory.endswith(".scope"):
             kill_all(directory)
         else:
-            destroy([directory], patience_s)
+            destroy([directory], _STALE_PATIENCE_S)
     except OSError:
         return  # another server collects it, or it is another user's
 

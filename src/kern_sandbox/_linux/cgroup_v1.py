@@ -92,12 +92,12 @@ def settings(by_controller: dict[str, str], limits: Limits) -> list[Setting]:
 
 def probe(owner: Owner, mounts: list[Mount], paths: dict[str, str]) -> CgroupHost:
     """Returns a host below our own cgroup in each v1 hierarchy, or one of mode ``"none"``. Never raises."""
-    bases = _bases(mounts, paths)
+    bases, tops = _bases(mounts, paths)
     name = cgroup_tree.new_name(owner)
     reasons: dict[str, str] = {}
     made: dict[str, str] = {}
     for controller, base in bases.items():
-        cgroup_tree.collect_stale(base, owner.namespace)
+        cgroup_tree.collect_stale(base, tops[controller], owner.namespace)
         failed = _make_root(f"{base}/{name}")
         if failed:
             reasons[controller] = failed
@@ -117,16 +117,17 @@ def _settled(made: dict[str, str], reasons: dict[str, str]) -> CgroupHost:
     return CgroupHost("none", frozenset(), {each: reasons.get(each, str(failed)) for each in CONTROLLERS})
 
 
-def _bases(mounts: list[Mount], paths: dict[str, str]) -> dict[str, str]:
-    """Returns controller → our own cgroup's directory, with the unified hierarchy under ``""``."""
+def _bases(mounts: list[Mount], paths: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns our own cgroup's directory and the mount point, by controller; the unified hierarchy is under ``""``."""
     bases: dict[str, str] = {}
+    tops: dict[str, str] = {}
     for mount in mounts:
         names = {_UNIFIED} if mount.version == 2 else mount.controllers & {*CONTROLLERS, "cpuacct"}
         for name in names - bases.keys():
             directory = cgroup_tree.own_directory(mount, paths[name]) if name in paths else None
             if directory is not None and os.path.isdir(directory):
-                bases[name] = directory
-    return bases
+                bases[name], tops[name] = directory, mount.point
+    return bases, tops
 
 
 def _make_root(directory: str) -> str | None:

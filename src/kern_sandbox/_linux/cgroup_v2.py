@@ -31,6 +31,7 @@ _SWAP_ESCAPES = (
 _NOT_OURS = "{own} does not belong to this user; in a systemd unit, Delegate=yes would change that"
 _READ_ONLY = "{own} is mounted read-only, as in a container; start the container with a writable /sys/fs/cgroup"
 _NOT_IN_LINUX = "this Linux runs without the {name} controller; add cgroup_enable={name} to the kernel's command line"
+_NOT_IN_CONTAINER = "{name} is not handed to the part of the cgroup tree at {place}; the container's engine decides"
 _NOT_BY_USER_MANAGER = (
     "{name} is not delegated to your systemd user manager; run: sudo mkdir -p /etc/systemd/system/user@.service.d && "
     "printf '[Service]\\nDelegate=cpu memory pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && "
@@ -178,7 +179,6 @@ def _scope(search: _Search) -> Iterator[str]:
         search.notes.insert(0, answer.reason or f"the scope {unit} is not visible in {search.mount.point}")
         return
     search.own = place
-    cgroup_tree.collect_stale(os.path.dirname(place), search.owner.namespace)
     yield place
 
 
@@ -188,7 +188,7 @@ def _settle(place: str, search: _Search) -> CgroupHost | None:
     if kind != "domain":
         search.notes.append(f"{place} is of type {kind!r}, which holds no memory limits")
         return None
-    cgroup_tree.collect_stale(place, search.owner.namespace)
+    cgroup_tree.collect_stale(place, search.mount.point, search.owner.namespace)
     root = f"{place}/{cgroup_tree.new_name(search.owner)}"
     leaf = f"{place}/{_LEAF}" if place == search.own and not _is_top(place) else None
     try:
@@ -226,8 +226,8 @@ def _swap_escapes(host: V2Host) -> bool:
 
 def _why_missing(name: str, place: str, search: _Search) -> str:
     top = search.mount.point
-    if _is_top(top) and name not in _controllers(top):
-        return _NOT_IN_LINUX.format(name=name)
+    if name not in _controllers(top):
+        return (_NOT_IN_LINUX if _is_top(top) else _NOT_IN_CONTAINER).format(name=name, place=top)
     uid = os.geteuid()
     if f"/user@{uid}.service/" in place:
         return _NOT_BY_USER_MANAGER.format(name=name, uid=uid)

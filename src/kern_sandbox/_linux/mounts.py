@@ -21,6 +21,7 @@ __all__ = [
     "pivot_into",
     "remount_read_only",
     "set_attributes",
+    "translate_ids",
 ]
 
 _ALL_TREE = AtFlag.EMPTY_PATH | AtFlag.RECURSIVE
@@ -55,10 +56,20 @@ def clone_tree(source: str) -> int:
     return syscall("open_tree", AtFlag.FDCWD, os.fsencode(source), flags)
 
 
-def set_attributes(tree: int, attributes: MountAttr, *, userns_fd: int = 0) -> None:
+def set_attributes(tree: int, attributes: MountAttr) -> None:
     """Set mount attributes on a whole detached tree and make it private (mount_setattr(2), Linux 5.12)."""
-    attrs = MountAttrs(int(attributes), 0, int(Mount.PRIVATE), userns_fd)
+    attrs = MountAttrs(int(attributes), 0, int(Mount.PRIVATE), 0)
     syscall("mount_setattr", tree, b"", _ALL_TREE, ctypes.byref(attrs), ctypes.sizeof(attrs))
+
+
+def translate_ids(tree: int, userns_fd: int) -> None:
+    """Show the owners in a detached tree as the user namespace ``userns_fd`` maps them (an idmapped mount).
+
+    Raises:
+        OSError: EINVAL or EPERM where the file system or the mount does not allow it.
+    """
+    attrs = MountAttrs(int(MountAttr.IDMAP), 0, 0, userns_fd)
+    syscall("mount_setattr", tree, b"", AtFlag.EMPTY_PATH, ctypes.byref(attrs), ctypes.sizeof(attrs))
 
 
 def attach_tree(tree: int, target: str) -> None:

@@ -6,19 +6,28 @@ import argparse
 import os
 import re
 import shutil
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .. import __version__
 from ..spec import LANGUAGES
 
-__all__ = ["guess_language", "parser", "sandbox_options"]
+__all__ = ["guess_language", "parse", "sandbox_options"]
 
 _SUFFIXES = {
     ".py": "python", ".pyw": "python", ".bash": "bash", ".sh": "sh", ".js": "node", ".cjs": "node", ".mjs": "node",
 }  # fmt: skip
-_PROGRAMS = {"python": "python", "pypy": "python", "bash": "bash", "sh": "sh", "dash": "sh", "node": "node", "nodejs": "node"}
+_PROGRAMS = {
+    "python": "python",
+    "pypy": "python",
+    "bash": "bash",
+    "sh": "sh",
+    "dash": "sh",
+    "node": "node",
+    "nodejs": "node",
+}
 _OPTIONS = (
-    "workspace", "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
+    "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
     "require_limits", "track_files",
 )  # fmt: skip
 _STATUS = """\
@@ -45,8 +54,23 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=width - 2, max_help_position=26)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line; ``arguments.command`` names the command."""
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Take a command line apart; ``command`` names the command. What stands after ``exec … --`` is left as it is.
+
+    Raises:
+        SystemExit: it is wrong, or asks for help or the version; the words have been printed.
+    """
+    words, rest = list(argv), []
+    if words[:1] == ["exec"] and "--" in words:
+        cut = words.index("--")
+        words, rest = words[:cut], words[cut + 1 :]
+    arguments = _parser().parse_args(words)
+    if rest:
+        arguments.argv += rest
+    return arguments
+
+
+def _parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser("kern-sandbox", description=_ABOUT, formatter_class=_Help, allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"kern-sandbox {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -145,7 +169,7 @@ _whole_or_none.__name__ = "whole number or none"
 
 
 def sandbox_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says, as keyword arguments of ``Sandbox``."""
+    """What the command line says, as the options of a Session: those of ``Sandbox`` but the workspace."""
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     if arguments.env is not None:
         options["env"] = dict(arguments.env)
@@ -168,7 +192,7 @@ def guess_language(code: str, path: str | None) -> str | None:
 
 
 def _interpreter(words: Sequence[str]) -> str:
-    """The program that a ``#!`` line starts, without directory and version: ``/usr/bin/env -S python3.11`` is python."""
+    """The program of a ``#!`` line, without directory and version: ``/usr/bin/env -S python3.11`` is python."""
     names = [os.path.basename(word) for word in words if not word.startswith("-") and "=" not in word]
     if names[:1] == ["env"]:
         names = names[1:]

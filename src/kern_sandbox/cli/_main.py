@@ -10,17 +10,18 @@ import signal
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING, Any, Iterator, NoReturn, Sequence
+from typing import TYPE_CHECKING, Callable, NoReturn
 
 from ..doctor import doctor
 from ..errors import SandboxError, SpecError
-from ._arguments import guess_language, parser, sandbox_options
+from ._arguments import guess_language, parse, sandbox_options
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
 
     from ..results import ExecutionResult
-    from ..sandbox import Sandbox
+    from ..session import How, Session
     from ._stream import Sink
 
 __all__ = ["main"]
@@ -47,12 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with _interruptible():
         try:
-            arguments = parser().parse_args(argv)
-            return _reported(arguments)
+            return _reported(parse(sys.argv[1:] if argv is None else argv))
         except SystemExit as end:  # argparse has said its words
             return _flushed(end.code if isinstance(end.code, int) else EXIT_USAGE)
         except KeyboardInterrupt:
-            _say("interrupted: the box was stopped, and all that ran in it")
+            _say(f"{_after_echo()}interrupted: the box was stopped, and all that ran in it")
             return EXIT_INTERRUPTED
         except BrokenPipeError:
             return _broken()
@@ -104,12 +104,8 @@ def _run(arguments: argparse.Namespace) -> int:
     language = arguments.language or guess_language(code, arguments.file)
     if language is None:
         raise _Usage("the #! line names an interpreter that boxes do not have; say --language NAME")
-    with _sandbox(arguments) as sandbox, _input(arguments, taken=from_stdin) as stdin:
-        if arguments.json:
-            return _finish_json(sandbox.run_code(code, language, stdin=_whole(stdin)))
-        from ._stream import spawn_code
-
-        return _live(arguments, spawn_code(sandbox, code, language), stdin)
+    with _input(arguments, taken=from_stdin) as stdin:
+        return _call(arguments, stdin, lambda session, how: session.run_code(code, language, how))
 
 
 def _exec(arguments: argparse.Namespace) -> int:
@@ -117,36 +113,36 @@ def _exec(arguments: argparse.Namespace) -> int:
         return _plan(arguments)
     if not arguments.argv:
         raise _Usage("no program is named; say kern-sandbox exec -- PROGRAM [ARGUMENT ...]")
-    with _sandbox(arguments) as sandbox, _input(arguments, taken=False) as stdin:
-        if arguments.json:
-            return _finish_json(sandbox.run(arguments.argv, cwd=arguments.cwd, stdin=_whole(stdin)))
-        return _live(arguments, sandbox.spawn(arguments.argv, cwd=arguments.cwd), stdin)
+    with _input(arguments, taken=False) as stdin:
+        return _call(arguments, stdin, lambda session, how: session.run(arguments.argv, arguments.cwd, how))
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    with _sandbox(arguments) as sandbox:
-        _print("\n".join(sandbox.plan.lines()))
+    from ..session import Session  # late: --help and --version need no engine
+
+    with contextlib.closing(Session(arguments.workspace, sandbox_options(arguments))) as session:
+        _print("\n".join(session.plan.lines()))
     return 0
 
 
-def _sandbox(arguments: argparse.Namespace) -> Sandbox:
-    from ..sandbox import Sandbox  # late: --help and --version need no engine
+def _call(arguments: argparse.Namespace, stdin: int | None, verb: Callable[[Session, How], ExecutionResult]) -> int:
+    """One call, its output as JSON at the end, or live and followed by what the sandbox has to say."""
+    from ..session import How, Session
+    from ._stream import LiveSession, Sink, Streams
 
-    return Sandbox(**sandbox_options(arguments))
-
-
-def _live(arguments: argparse.Namespace, process: Any, stdin: int | None) -> int:
-    """Show the program's output as it comes, then what the sandbox has to say."""
-    from ._stream import Sink, Streams, stream
-
-    limit, raw = arguments.max_output_bytes, arguments.raw
-    streams = Streams(stdin, Sink(1, limit, raw=raw), Sink(2, limit, raw=raw))
-    with process:
-        result = stream(process, streams)
-    for sink in (streams.stdout, streams.stderr):
+    options = sandbox_options(arguments)
+    if arguments.json:
+        with contextlib.closing(Session(arguments.workspace, options)) as session:
+            result = verb(session, How(stdin=_whole(stdin)))
+        _print_json(result.to_dict())
+        return result.exit_code
+    sinks = [Sink(fd, arguments.max_output_bytes, raw=arguments.raw) for fd in (1, 2)]
+    with contextlib.closing(LiveSession(arguments.workspace, options, Streams(stdin, *sinks))) as session:
+        result = verb(session, How())
+    for sink in sinks:
         _check_written(sink)
-    _finish_live(result, streams)
-    return int(result.exit_code)
+    _conclude(result, sinks)
+    return result.exit_code
 
 
 def _check_written(sink: Sink) -> None:
@@ -157,23 +153,17 @@ def _check_written(sink: Sink) -> None:
         raise SandboxError(f"writing to standard {name}", errno=sink.error.errno, hint="The box was stopped.")
 
 
-def _finish_live(result: ExecutionResult, streams: Any) -> None:
-    stdout, stderr = streams.stdout, streams.stderr
+def _conclude(result: ExecutionResult, sinks: Sequence[Sink]) -> None:
     lines = [f"note: {note}" for note in result.runtime_notes]
-    for name, sink in (("standard output", stdout), ("standard error", stderr)):
+    for name, sink in zip(("standard output", "standard error"), sinks):
         if sink.truncated:
             lines.append(f"note: {name} went beyond --max-output-bytes; the rest was dropped")
     if result.fault is not None:
         lines.append(f"{result.fault.type}: {result.fault.message}")
-    if lines and not stderr.at_line_start:
+    if lines and not all(sink.at_line_start for sink in sinks if sink.fd == 2 or sink.terminal):
         lines[0] = "\n" + lines[0]
     for line in lines:
         _say(line)
-
-
-def _finish_json(result: ExecutionResult) -> int:
-    _print_json(result.to_dict())
-    return result.exit_code
 
 
 # What comes in
@@ -245,6 +235,11 @@ def _say(text: str) -> None:
         sys.stderr.flush()
     except (OSError, AttributeError):
         return  # nobody can be told
+
+
+def _after_echo() -> str:
+    """A terminal has shown ``^C`` by then, and is not at the start of a line."""
+    return "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
 
 
 def _flushed(status: int) -> int:

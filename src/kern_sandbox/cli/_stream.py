@@ -1,7 +1,7 @@
 """What a box writes, copied to this process's own streams as it comes: nothing is lost and nothing comes twice.
 
-Callbacks of ``Sandbox.run_code`` may lose chunks to a slow reader. Here a reader that is slow slows the box down
-instead, as it would in a pipeline without a box.
+Callbacks of ``Sandbox.run_code`` lose chunks where they are slow. Here a slow reader slows the box down instead, as
+it does in a pipeline without a box.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ import codecs
 import os
 import select
 import threading
-from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._box.plan import CELL, GUEST
-from .._forkserver.launch import launch
+from .._forkserver.launch import Command, launch
 from ..process import Process
-from ..results import ExecutionResult
-from ..sandbox import _SNIPPETS, How, Sandbox
-from ..spec import check_code
+from ..session import Session, Stop
 
-__all__ = ["Sink", "Streams", "neutralised", "spawn_code", "stream"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..results import ExecutionResult
+
+__all__ = ["LiveSession", "Sink", "Streams", "neutralised", "stream"]
 
 _CHUNK = 1 << 16
 _PIPE_ROOM = 1 << 20
+_LAST_WORDS_S = 1.0
+"""How long what a box wrote may take to be written after Ctrl-C, seconds."""
 _SHOWN = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _SHOWN[0x7F] = 0x2421
 _SHOWN.update(dict.fromkeys(range(0x80, 0xA0), 0xFFFD))
@@ -46,6 +49,7 @@ class Sink:
         truncated: something was dropped.
         error: what a write failed with; from then on all is dropped.
         at_line_start: whether what was written last ended a line.
+        terminal: whether a person may be looking.
     """
 
     def __init__(self, fd: int, limit: int, *, raw: bool) -> None:
@@ -54,7 +58,8 @@ class Sink:
         self.error: OSError | None = None
         self.at_line_start = True
         self._left = limit
-        self._decoder = None if raw or not _is_terminal(fd) else codecs.getincrementaldecoder("utf-8")("replace")
+        self.terminal = _is_terminal(fd)
+        self._decoder = None if raw or not self.terminal else codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
 
     def write(self, data: bytes, *, final: bool = False) -> None:
@@ -115,12 +120,15 @@ def stream(process: Process, streams: Streams) -> ExecutionResult:
         threading.Thread(target=_copy_in, args=(streams.stdin, process), daemon=True).start()
     for copier in copiers:
         copier.start()
+    patience: float | None = _LAST_WORDS_S
     try:
         result = process.wait()
+        patience = None
     finally:
+        process.kill()
         os.close(say_ended)
-    for copier in copiers:
-        copier.join()
+        for copier in copiers:
+            copier.join(patience)
     os.close(ended)
     return result
 
@@ -173,25 +181,25 @@ def _copy_in(source: int, process: Process) -> None:
         return  # the program reads no more, or its box is closed
 
 
-def spawn_code(sandbox: Sandbox, code: str, language: str) -> Process:
-    """``Sandbox.spawn`` for a snippet: its rich values are read and dropped, everything else is the caller's to read.
+class LiveSession(Session):
+    """A Session whose calls show their output on ``streams`` as it comes, and have none in their result."""
 
-    Raises:
-        SandboxError: as ``Sandbox.spawn``.
-    """
-    text = check_code(code, language)
-    name, shell = _SNIPPETS[language]
-    argv = [*shell, f"{CELL}/{name}"] if shell else [sandbox.plan.python, f"{GUEST}/run_once.py", f"{CELL}/{name}", "3"]
-    command = sandbox._command(argv, How())
-    command = replace(command, cell={name: text.encode("utf-8", "surrogatepass")}, results=not shell)
-    server = sandbox._server()
-    launched = launch(server, command, interactive=True)
-    if launched.results is not None:
-        threading.Thread(target=_discard, args=(launched.results,), daemon=True).start()
-    return Process(launched, sandbox._facts(command), server.death)
+    def __init__(self, workspace: str | None, options: Mapping[str, Any], streams: Streams) -> None:
+        super().__init__(workspace, options)
+        self._streams = streams
+
+    def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
+        del stop
+        server = self._server()
+        launched = launch(server, command, interactive=True)
+        if launched.results is not None:
+            threading.Thread(target=_discard, args=(launched.results,), daemon=True).start()
+        with Process(launched, self._facts(command), server.death) as process:
+            return stream(process, self._streams)
 
 
 def _discard(source: int) -> None:
+    """Rich values have no place on a terminal; who writes them must not block."""
     while os.read(source, _CHUNK):
         pass
     os.close(source)

@@ -168,9 +168,9 @@ for shape in range(4):
     if os.fork() == 0:
         if shape: os.setsid()
         if shape == 2 and os.fork(): os._exit(0)
-        if shape == 3: libc.prctl(36, 1, 0, 0, 0); os.kill(os.getpid(), 19)
         null = os.open("/dev/null", os.O_RDWR)
-        for number in range(3): os.dup2(null, number)
+        for number in range(4): os.dup2(null, number)
+        if shape == 3: libc.prctl(36, 1, 0, 0, 0); os.kill(os.getpid(), 19)
         os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)", "{word}"])
 """
     with target.room() as room:

@@ -83,8 +83,7 @@ class Engine:
         """A Sandbox; ``show`` is added to its plan, with the ids of the workspace's mount."""
         with weak.weakened(*self.removed), kern_sandbox.Sandbox(timeout_s=PATIENCE_S, **options) as sandbox:
             shown = tuple(Bind(source, target) for source, target in (show or {}).items())
-            sandbox._plan = dataclasses.replace(sandbox._plan, base=(*sandbox._plan.base, *shown))
-            sandbox._key += "-shown"
+            weak.edit_plan(sandbox, lambda plan: dataclasses.replace(plan, base=(*plan.base, *shown)))
             weak.weaken_plan(sandbox, *self.removed)
             yield _EngineRoom(sandbox)
 
@@ -114,6 +113,8 @@ class _ProcessRoom:
         )
         try:
             out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            return Ran("", "still running", -1, "timeout")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import subprocess
 import types
 from typing import TYPE_CHECKING, Any, Callable
@@ -172,8 +173,6 @@ def _popen(start: dict[str, Any]) -> Callable[..., subprocess.Popen[bytes]]:
     def popen(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
         if start.get("close_fds") is False:  # the control socket, which pass_fds would have made inheritable
             for fd in how["pass_fds"]:
-                import os
-
                 os.set_inheritable(fd, True)
         return subprocess.Popen(argv, **{**how, **start})
 
@@ -199,8 +198,14 @@ def weakened(*names: str) -> Iterator[None]:
         client._registry.at_exit()
 
 
+def edit_plan(sandbox: Sandbox, edit: Callable[[Plan], Plan]) -> None:
+    """Give ``sandbox`` another plan before its first call."""
+    session = sandbox._session
+    session.plan = edit(session.plan)
+    session._key += "-edited"
+
+
 def weaken_plan(sandbox: Sandbox, *names: str) -> None:
     """Give ``sandbox`` a plan without the layers ``names``."""
     for name in names:
-        sandbox._plan = WEAKENINGS[name].plan(sandbox._plan)
-    sandbox._key += "-weak-" + "-".join(names)
+        edit_plan(sandbox, WEAKENINGS[name].plan)

@@ -1,0 +1,158 @@
+"""Which host paths may be shown in a box, and where.
+
+The refusals hold whoever asks and whatever leads there: symbolic links, ``..``, trailing slashes and bind mounts of
+the same directory all come to the same file. Source of the lists: contract §8.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from ..errors import MountRefused, SpecError
+from .plan import Bind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["checked_mounts"]
+
+_NEVER_BELOW = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/var/run")
+_NEVER_ITSELF = ("/", "/root")
+_CREDENTIALS = frozenset(
+    ".aws .azure .boto .databrickscfg .docker .git-credentials .gnupg .kube .netrc .npmrc .oci .password-store .pypirc "
+    ".rclone.conf .s3cfg .ssh .terraform.d".split()
+)
+_CREDENTIAL_CONFIGS = frozenset(("doctl", "gcloud", "gh", "rclone"))
+_RESERVED = ("/.box", "/dev", "/etc", "/home/sandbox", "/proc", "/run", "/sys", "/workspace")
+
+
+def checked_mounts(mounts: Mapping[str, object] | None, userland: Iterable[Bind], tmpfs: Iterable[str]) -> list[Bind]:
+    """The binds for a Sandbox's ``mounts=`` option.
+
+    Args:
+        mounts: host source to target, or to ``(target, "ro" | "rw")``.
+        userland: what the box already shows; no target may lie in it.
+        tmpfs: mount points of scratch file systems; none may cover a target.
+
+    Raises:
+        MountRefused: a source or target that is never allowed; the message names the rule.
+        SpecError: not a mapping of that form, or a source that does not exist.
+    """
+    taken = [*_RESERVED, *(step.target for step in userland)]
+    binds: list[Bind] = []
+    for source, value in (mounts or {}).items():
+        target, writable = _target_of(source, value)
+        _vet_target(target, taken, tuple(tmpfs))
+        binds.append(_vet_source(source, target, writable))
+        taken.append(target)
+    return sorted(binds, key=lambda bind: bind.target)
+
+
+def _target_of(source: object, value: object) -> tuple[str, bool]:
+    target, mode = value if isinstance(value, tuple) and len(value) == 2 else (value, "ro")
+    if not isinstance(target, str) or mode not in ("ro", "rw"):
+        accepted = 'a target such as "/data", or ("/data", "ro") or ("/data", "rw")'
+        raise SpecError(f"mounts[{source!r}]={value!r} is not accepted: {accepted}")
+    return target, mode == "rw"
+
+
+def _within(path: str, other: str) -> bool:
+    """Whether ``path`` is ``other`` or lies below it."""
+    return path == other or path.startswith(other.rstrip("/") + "/")
+
+
+def _vet_target(target: str, taken: Iterable[str], tmpfs: Iterable[str]) -> None:
+    if not target.startswith("/") or "\0" in target or os.path.normpath(target) != target or target == "/":
+        raise MountRefused(f"mounting at {target!r}: a target is an absolute, normal path other than /")
+    for place in taken:
+        if _within(target, place) or _within(place, target):
+            raise MountRefused(f"mounting at {target!r}: {place} is there already", hint="Choose e.g. /data or /mnt/x")
+    for place in tmpfs:
+        if _within(target, place):
+            raise MountRefused(f"mounting at {target!r}: the tmpfs at {place} would cover it")
+
+
+def _vet_source(source: object, target: str, writable: bool) -> Bind:
+    if not isinstance(source, (str, os.PathLike)) or not os.path.isabs(source) or "\0" in os.fspath(source):
+        raise SpecError(f"mounts has the source {source!r}: a source is an absolute host path")
+    given = os.fspath(source)
+    real = os.path.realpath(given)
+    for path in dict.fromkeys((os.path.normpath(given), real)):
+        rule = _refusal(path)
+        if rule:
+            raise MountRefused(f"mounting {given!r}: {rule}", path=real)
+    try:
+        about = os.stat(real)
+    except OSError as error:
+        raise SpecError(f"mounting {given!r}", errno=error.errno) from None
+    rule = _same_file(about) or _special(about, real)
+    if rule:
+        raise MountRefused(f"mounting {given!r}: {rule}", path=real)
+    return Bind(real, target, writable=writable, owned=True, identity=(about.st_dev, about.st_ino))
+
+
+def _refusal(path: str) -> str:
+    """The rule that refuses ``path`` by its name, or ``""``."""
+    for place in _NEVER_BELOW:
+        if _within(path, place) or _within(place, path):
+            return f"{place} is the host's own and is never shown, nor anything that holds it"
+    for place in (*_NEVER_ITSELF, *_homes()):
+        if _within(place, path):
+            return f"{place} is never shown as a whole; mount a directory in it"
+    for place in _own_state():
+        if _within(path, place) or _within(place, path):
+            return f"{place} is kern_sandbox's own state"
+    parts = path.split("/")
+    for before, part in zip(["", *parts], parts):
+        if part in _CREDENTIALS or (before == ".config" and part in _CREDENTIAL_CONFIGS):
+            return f"a path with {part} in it holds credentials"
+    return ""
+
+
+def _homes() -> list[str]:
+    home = os.path.expanduser("~")
+    return list(dict.fromkeys((home, os.path.realpath(home)))) if home != "~" else []
+
+
+def _own_state() -> list[str]:
+    places = [
+        os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kern-sandbox"),
+        os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "kern"),
+    ]
+    if os.environ.get("XDG_RUNTIME_DIR"):
+        places.append(os.path.join(os.environ["XDG_RUNTIME_DIR"], "kern"))
+    return places
+
+
+def _same_file(about: os.stat_result) -> str:
+    """The rule that refuses a directory which is one of the refused under another name (a bind mount of it)."""
+    homes = _homes()
+    names = [*_NEVER_BELOW, *_NEVER_ITSELF, *homes, *_own_state()]
+    names += [f"{home}/{name}" for home in homes for name in sorted(_CREDENTIALS)]
+    names += [f"{home}/.config/{name}" for home in homes for name in sorted(_CREDENTIAL_CONFIGS)]
+    for name in names:
+        try:
+            other = os.stat(name)
+        except OSError:
+            continue
+        if (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino):
+            return f"it is {name} under another name"
+    return ""
+
+
+def _special(about: os.stat_result, real: str) -> str:
+    if stat.S_ISSOCK(about.st_mode):
+        return "a socket is a way to a process outside (a container engine's controls the host)"
+    if not stat.S_ISDIR(about.st_mode) and not stat.S_ISREG(about.st_mode):
+        return "only directories and regular files are shown, not devices or FIFOs"
+    if stat.S_ISDIR(about.st_mode):
+        held = [name for name in ("docker.sock", "podman.sock", "containerd.sock", "crio.sock") if _exists(real, name)]
+        if held:
+            return f"it holds {held[0]}, which controls the host"
+    return ""
+
+
+def _exists(directory: str, name: str) -> bool:
+    return os.path.lexists(os.path.join(directory, name))

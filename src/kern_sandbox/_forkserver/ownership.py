@@ -1,0 +1,54 @@
+"""Where a file system has no idmapped mounts: the workspace changes hands for as long as its Sandbox lives."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+__all__ = ["Loan", "give_back", "lend"]
+
+_MAX_DEPTH = 900
+
+
+class Loan(NamedTuple):
+    """A workspace whose files belong to ``host_id`` for now, and to ``owner`` otherwise."""
+
+    path: str
+    owner: tuple[int, int]
+    host_id: int
+
+
+def lend(path: str, host_id: int) -> Loan:
+    """Give everything below ``path`` that its owner has to ``host_id``.
+
+    Raises:
+        OSError: the file system does not let ownership change.
+    """
+    about = os.stat(path)
+    loan = Loan(path, (about.st_uid, about.st_gid), host_id)
+    _change(path, about.st_uid, (host_id, host_id))
+    return loan
+
+
+def give_back(loan: Loan) -> None:
+    """What belongs to the box's host id is its owner's again, the files that boxes made included."""
+    _change(loan.path, loan.host_id, loan.owner)
+
+
+def _change(path: str, old: int, new: tuple[int, int]) -> None:
+    """Walks by descriptors and follows no link; what is nested deeper than 900 directories keeps its owner."""
+    os.chown(path, *new)
+    depth = path.count("/") + _MAX_DEPTH
+    for place, folders, files, fd in os.fwalk(path, follow_symlinks=False):
+        for name in (*folders, *files):
+            _change_one(name, fd, old, new)
+        if place.count("/") >= depth:
+            folders.clear()
+
+
+def _change_one(name: str, dir_fd: int, old: int, new: tuple[int, int]) -> None:
+    try:
+        if os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_uid == old:
+            os.chown(name, *new, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return  # a box is at work in the tree, and its files come and go
