@@ -209,7 +209,9 @@ class Sleeper:
 
     def chain(self) -> Chain:
         """Wait until it runs; every process from it up to the fork server."""
-        return _eventually(lambda: _chain(self.marker), f"`sleep {self.marker}` in a box")
+        chain = _eventually(lambda: _chain(self.marker), f"`sleep {self.marker}` in a box")
+        assert chain is not None
+        return chain
 
     @property
     def running(self) -> bool:

@@ -86,7 +86,7 @@ def test_a_workspace_that_is_no_directory_is_refused_with_its_path(tmp_path):
 
 @pytest.mark.parametrize("language", ["ruby", "Python", "", None, 1, ["python"], b"python", Odd()])
 def test_an_unknown_language_is_refused_with_those_that_are_known(sandbox, language):
-    with pytest.raises(kern.SpecError, match="language=.*python, bash, sh, node"):
+    with pytest.raises(kern.SpecError, match=r"language=.*python, bash, sh, node"):
         sandbox.run_code("1", language)
 
 

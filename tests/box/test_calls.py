@@ -98,7 +98,8 @@ def test_callbacks_get_output_while_the_code_still_runs(sandbox):
 
 
 def test_each_callback_gets_its_own_stream(sandbox):
-    out, err = [], []
+    out: list[str] = []
+    err: list[str] = []
     result = sandbox.run(["sh", "-c", "echo o; echo e >&2"], on_stdout=out.append, on_stderr=err.append)
     assert ("".join(out), "".join(err)) == ("o\n", "e\n") == (result.stdout, result.code_stderr)
 
@@ -153,7 +154,7 @@ def test_a_callback_may_call_the_sandbox_itself(sandbox):
 
 @pytest.mark.parametrize(
     ("stdin", "read"),
-    [("gr\u00fc\u00dfe\n", "gr\u00fc\u00dfe\n"), (b"\x00\xffraw", "\x00\ufffdraw"), ("", ""), (None, "")],
+    [("gr\u00fc\u00dfe\n", "gr\u00fc\u00dfe\n"), (b"\0\xffraw", "\0\ufffdraw"), ("", ""), (None, "")],
 )
 def test_standard_input_is_what_was_given_and_else_empty(sandbox, stdin, read):
     assert sandbox.run(["cat"], stdin=stdin).stdout == read

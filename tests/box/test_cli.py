@@ -1,70 +1,27 @@
-"""The command ``kern-sandbox`` with real boxes: what comes out, with which status, and how it ends."""
+"""The command ``kern-sandbox`` with real boxes: what goes in, what comes out, and with which status."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
-import sys
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 import kern_sandbox
+from command import COMMAND, environment, kern, pipe_of, started
 from support import need, need_boxes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SITE = str(Path(kern_sandbox.__path__[0]).parent)
-COMMAND = [sys.executable, "-m", "kern_sandbox"]
-ON_TERMINAL = (
-    "import fcntl, os, sys, termios; sys.path.insert(0, sys.argv.pop(1)); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "from kern_sandbox.cli import main; sys.exit(main())"
-)
-"""The command with its standard input as its controlling terminal, as a shell starts it."""
-
-FOREVER = "while True: print('more', flush=True)"
-READY_THEN_WAIT = "print('ready', flush=True); import threading; threading.Event().wait()"
-Done = subprocess.CompletedProcess
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
 def _boxes() -> None:
     need_boxes()
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": SITE, "PYTHONWARNINGS": "error"}
-
-
-def kern(*words: str, stdin: bytes | None = None) -> Done[bytes]:
-    """Run the command to its end."""
-    given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
-    return subprocess.run(
-        [*COMMAND, *words], capture_output=True, env=environment(), timeout=100, check=False, **given
-    )  # type: ignore[call-overload]  # either stdin or input is given
-
-
-@contextlib.contextmanager
-def started(*words: str, **more: object) -> Iterator[subprocess.Popen[bytes]]:
-    """The command, running, with pipes."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    with subprocess.Popen([*COMMAND, *words], env=environment(), **pipes) as process:  # type: ignore[call-overload]
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def pipe_of(file: IO[bytes] | None) -> IO[bytes]:
-    assert file is not None
-    return file
 
 
 # --- output and status ------------------------------------------------------------------------------------------
@@ -280,165 +237,3 @@ def test_a_plan_is_printed_and_nothing_runs(command: str, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
     assert kern(command, *options, *words).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
-
-
-# --- readers that go away ---------------------------------------------------------------------------------------
-
-
-def test_when_nobody_reads_any_more_the_box_ends_quietly() -> None:
-    with started("run", "-c", FOREVER, "--timeout-s", "90") as process:
-        assert pipe_of(process.stdout).readline() == b"more\n"
-        pipe_of(process.stdout).close()
-        assert process.wait(60) == 141
-        assert b"error" not in pipe_of(process.stderr).read()
-
-
-@pytest.mark.parametrize("words", [["--help"], ["doctor"], ["exec", "--plan"], ["exec", "--json", "--", "true"]])
-def test_every_command_is_quiet_when_nobody_reads(words: list[str]) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, env=environment(),
-        check=False,
-    )  # fmt: skip
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (141, b"")
-
-
-def test_a_full_disk_is_said_and_ends_the_box() -> None:
-    with open("/dev/full", "wb") as full, started("run", "-c", FOREVER, "--timeout-s", "90", stdout=full) as process:
-        assert process.wait(60) == 125
-        assert b"No space left on device" in pipe_of(process.stderr).read()
-
-
-# --- Ctrl-C and terminals ---------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """The command on a terminal of its own, which shows what the command wrote."""
-
-    def __init__(self, *words: str) -> None:
-        self.master, slave = os.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", ON_TERMINAL, SITE, *words],
-            stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env=environment(),
-        )  # fmt: skip
-        os.close(slave)
-        self.shown = b""
-
-    def read(self) -> bool:
-        """Read once; ``False`` when nobody holds the terminal any more."""
-        try:
-            data = os.read(self.master, 65536)
-        except OSError:
-            data = b""
-        self.shown += data
-        return bool(data)
-
-    def show(self, words: bytes) -> None:
-        """Read until the words have appeared."""
-        while words not in self.shown:
-            assert self.read(), self.shown
-
-    def end(self) -> int:
-        """Read to the end; the exit status."""
-        while self.read():
-            pass
-        return self.process.wait(60)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-
-
-@contextlib.contextmanager
-def terminal(*words: str) -> Iterator[Terminal]:
-    made = Terminal(*words)
-    with contextlib.closing(made):
-        yield made
-
-
-@contextlib.contextmanager
-def lifeline(workspace: Path) -> Iterator[int]:
-    """A descriptor that hangs up once nobody holds the FIFO ``alive`` open for writing any more."""
-    workspace.chmod(0o777)
-    os.mkfifo(workspace / "alive")
-    reader = os.open(workspace / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        yield reader
-    finally:
-        os.close(reader)
-
-
-def hung_up(reader: int) -> bool:
-    poller = select.poll()
-    poller.register(reader, 0)
-    return bool(poller.poll(10_000))
-
-
-HELD = "held = open('alive', 'wb', buffering=0); "
-STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-
-
-@pytest.mark.parametrize("mode", [[], ["--json"]], ids=["live", "json"])
-def test_ctrl_c_on_a_terminal_ends_the_box_and_says_so(tmp_path: Path, mode: list[str]) -> None:
-    with lifeline(tmp_path) as reader:
-        code = STUBBORN + HELD + "held.write(b'x'); " + READY_THEN_WAIT
-        with terminal("run", *mode, "--workspace", str(tmp_path), "--timeout-s", "90", "-c", code) as seen:
-            assert select.select([reader], [], [], 60)[0]
-            os.write(seen.master, b"\x03")
-            status = seen.end()
-        assert status == 130
-        assert b"kern-sandbox: interrupted: " in seen.shown
-        assert b"Traceback" not in seen.shown
-        os.read(reader, 1)
-        assert hung_up(reader), "the box outlived its command"
-
-
-def test_an_interrupt_keeps_what_was_already_printed() -> None:
-    with started("run", "--timeout-s", "90", "-c", READY_THEN_WAIT, start_new_session=True) as process:
-        assert pipe_of(process.stdout).read(3) == b"rea"
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, b"dy\n")
-    assert b"interrupted" in err
-    assert b"Traceback" not in err
-
-
-def test_a_kill_of_the_command_ends_the_box(tmp_path: Path) -> None:
-    with lifeline(tmp_path) as reader:
-        code = HELD + READY_THEN_WAIT
-        with started("run", "--workspace", str(tmp_path), "--timeout-s", "90", "-c", code) as process:
-            assert pipe_of(process.stdout).readline() == b"ready\n"
-            process.kill()
-        assert hung_up(reader), "the box outlived its command"
-
-
-ESCAPES = r"print('\x1b[2J\x1b]0;title\x07 \x9b1m \r\n end')"
-
-
-def test_a_terminal_gets_no_control_character_of_a_box() -> None:
-    with terminal("run", "-c", ESCAPES) as seen:
-        assert seen.end() == 0
-    assert b"\x1b" not in seen.shown
-    assert b"\x07" not in seen.shown
-    assert "␛[2J␛]0;title␇ \ufffd1m \r\n end" in seen.shown.decode()
-
-
-def test_raw_lets_them_through() -> None:
-    with terminal("run", "--raw", "-c", ESCAPES) as seen:
-        assert seen.end() == 0
-    assert b"\x1b[2J\x1b]0;title\x07" in seen.shown
-
-
-def test_a_terminal_is_not_what_the_code_reads() -> None:
-    with terminal("run", "-c", "import sys; print(repr(sys.stdin.read()))") as seen:
-        assert seen.end() == 0
-    assert b"''" in seen.shown
-
-
-def test_the_verdict_begins_a_line_of_its_own_on_a_terminal() -> None:
-    with terminal("run", "--timeout-s", "1", "-c", HANG.replace("flush", "end='', flush")) as seen:
-        assert seen.end() == 124
-    assert b"before\r\nkern-sandbox: " in seen.shown

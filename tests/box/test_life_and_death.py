@@ -11,7 +11,7 @@ import weakref
 import pytest
 
 import kern_sandbox as kern
-from support import leaks, need
+from support import leaks
 
 # --- kill -9 in the middle of a call ----------------------------------------------------------------------------
 
@@ -148,24 +148,11 @@ os.waitpid(pid, 0)
 sys.stdin.readline()
 print(s.run(['cat', 'precious']).stdout)
 """)
-    children = [int(pid) for pid in user.process.stdout.readline().split()]
-    assert children
-    eventually(lambda: not any(process.pid in children for process in _all_alive(children)), "the child's server")
+    servers = user.process.stdout.readline().split()
+    assert servers
+    eventually(lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in servers), "the end of the child's server")
     user.process.stdin.write("\n")
     assert user.ends() == "data\n"
-
-
-def _all_alive(pids):
-    from types import SimpleNamespace
-
-    def runs(pid):
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                return file.read().rpartition(")")[2].split()[0] not in "ZX"
-        except OSError:
-            return False
-
-    return [SimpleNamespace(pid=pid) for pid in pids if runs(pid)]
 
 
 def test_a_child_forked_from_a_thread_during_calls_of_others_runs_code(user_process):
@@ -274,7 +261,7 @@ for turn in range(40):
     end = time.monotonic() + 0.0005 * (turn % 16)
     while time.monotonic() < end: pass
     s.close()
-    for t in threads: t.join(15)
+    for t in threads: t.join(8)
     hung = sum(t.is_alive() for t in threads)
     if hung: break
 print('hung', hung, 'odd', sorted(seen - {'ended', 'closed'}), neighbour.run(['echo', 'on']).stdout, end='', flush=True)
@@ -396,73 +383,3 @@ def test_code_that_removes_everything_in_its_workspace_gets_a_next_call(sandbox)
     sandbox.write_file("d/e", "")
     sandbox.run(["sh", "-c", "rm -rf /workspace/* /workspace/.* /workspace 2>/dev/null; true"])
     assert sandbox.run(["sh", "-c", "echo x > a; cat a"]).stdout == "x\n"
-
-
-def test_a_full_tmp_is_an_error_of_the_write_and_empty_in_the_next_call(make):
-    sandbox = make(tmpfs={"/tmp": "1m"})
-    result = sandbox.run(["sh", "-c", "head -c 5000000 /dev/zero > /tmp/a"])
-    assert (result.exit_code != 0, result.fault) == (True, None)
-    assert "No space left" in result.stderr
-    assert sandbox.run(["sh", "-c", "head -c 500000 /dev/zero > /tmp/a"]).success
-
-
-def test_a_full_disk_is_an_error_of_the_write_and_then_of_the_hosts_own(user_process, tmp_path):
-    need(os.geteuid() == 0, "only root can mount a small disk")
-    user = user_process(
-        f"""
-import subprocess
-subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=256k', 'none', {str(tmp_path)!r}], check=True)
-s = kern.Sandbox(workspace={str(tmp_path)!r})
-result = s.run(['sh', '-c', 'echo kept; head -c 1000000 /dev/zero > big'])
-print(result.stdout, result.exit_code != 0, result.fault, 'No space left' in result.stderr)
-try: s.write_file('more', 'x' * 100_000)
-except kern.WorkspaceError as error: print('disk is full' in str(error))
-print(s.run(['sh', '-c', 'rm big; echo x > small; cat small']).stdout)
-s.close()
-""",
-        prefix=["unshare", "--mount"],
-    )
-    assert user.ends().split() == ["kept", "True", "None", "True", "True", "x"]
-
-
-def test_a_process_out_of_descriptors_gets_an_error_that_says_so_and_recovers(user_process):
-    user = user_process("""
-s = kern.Sandbox(); s.run(['true'])
-import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-taken = []
-try:
-    while True: taken.append(os.open('/dev/null', os.O_RDONLY))
-except OSError: pass
-said = set()
-for spare in range(12):
-    try: s.run(['true']); break
-    except kern.SandboxError as error: said.add('Too many open files' in str(error))
-    except OSError as error: said.add(f'a bare {type(error).__name__}')
-    os.close(taken.pop())
-for fd in taken: os.close(fd)
-print(said, s.run(['echo', 'on']).stdout, end='')
-""")
-    assert user.ends() == "{True} on\n"
-
-
-def test_a_fork_server_out_of_descriptors_refuses_calls_and_lives(user_process):
-    """It inherits the limit of the user's process, and needs several descriptors for each call."""
-    user = user_process("""
-import resource, threading
-resource.setrlimit(resource.RLIMIT_NOFILE, (100, 4096))
-keep = kern.Sandbox(); keep.write_file('precious', 'data'); keep.run(['true'])
-resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
-odd, ended = set(), []
-def call():
-    try: ended.append(keep.run(['sleep', '0.5']).exit_code)
-    except kern.HostError as error: odd.add('' if 'Too many open files' in str(error) else str(error)[-300:])
-    except BaseException as error: odd.add(f'{type(error).__name__}: {str(error)[-300:]}')
-threads = [threading.Thread(target=call, daemon=True) for _ in range(24)]
-for t in threads: t.start()
-for t in threads: t.join(20)
-print('hung', sum(t.is_alive() for t in threads), sorted(odd - {''}), set(ended) <= {0}, flush=True)
-print(keep.run(['cat', 'precious']).stdout, flush=True)
-os._exit(0)
-""")
-    assert user.ends() == "hung 0 [] True\ndata\n"

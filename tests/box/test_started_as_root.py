@@ -58,7 +58,9 @@ def test_files_that_a_box_makes_belong_to_the_workspace_owner(tmp_path: Path, ow
         os.chown(path, owner, owner)
     with kern_sandbox.Sandbox(workspace=workspace) as sandbox:
         sandbox.write_file("host", "x")
-        result = sandbox.run(["sh", "-c", "mkdir -p d && echo y > d/new && echo z >> old && echo z >> host && stat -c %u old"])
+        result = sandbox.run(
+            ["sh", "-c", "mkdir -p d && echo y > d/new && echo z >> old && echo z >> host && stat -c %u old"]
+        )
     assert (result.exit_code, result.stdout) == (0, "0\n"), result.stderr
     assert {path.stat().st_uid for path in workspace.rglob("*")} == {owner}
 

@@ -152,7 +152,7 @@ def test_v2_settings_forbid_swap_beside_memory() -> None:
 
 
 def test_v1_settings_lower_memory_before_memory_with_swap() -> None:
-    places = {"memory": "/m", "pids": "/p", "cpu": "/c", "cpuacct": "/c", "": "/u"}
+    places = {"memory": "/m", "pids": "/p", "cpu": "/c", "cpuacct": "/c"}
     found = [(each.path, each.value) for each in cgroup_v1.settings(places, Limits(64 * MIB, 9, 0.5))]
     assert found == [
         ("/m/memory.limit_in_bytes", str(64 * MIB)),
@@ -241,14 +241,22 @@ def test_an_unreadable_counter_of_a_limit_in_force_raises(tmp_path: Path) -> Non
 # --- killing ----------------------------------------------------------------------------------------------------
 
 
-def test_kill_uses_cgroup_kill_where_a_hierarchy_has_it(tmp_path: Path) -> None:
-    group = v1_group(tmp_path)
-    unified = plant(tmp_path / "unified", cgroup__kill="")
-    with_kill = cgroup_v1.V1Group({**group.by_controller, "": unified}, ALL)
-    (tmp_path / "pids" / "pids.max").write_text("64")
-    with_kill.kill()
-    assert (tmp_path / "unified" / "cgroup.kill").read_text() == "1"
-    assert (tmp_path / "pids" / "pids.max").read_text() == "64"
+def test_kill_uses_cgroup_kill_where_it_is(tmp_path: Path) -> None:
+    group = v2_group(tmp_path)
+    plant(tmp_path / "box", cgroup__kill="", pids__max="64")
+    group.kill()
+    assert (tmp_path / "box" / "cgroup.kill").read_text() == "1"
+    assert (tmp_path / "box" / "pids.max").read_text() == "64"
+
+
+@pytest.mark.parametrize(("files", "door"), [(("tasks", "cgroup.procs"), "tasks"), (("cgroup.procs",), "cgroup.procs")])
+def test_the_door_is_the_one_that_needs_no_lock(files: tuple[str, ...], door: str, tmp_path: Path) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    (fd,) = Group([str(tmp_path)]).join_fds()
+    assert os.path.basename(os.readlink(f"/proc/self/fd/{fd}")) == door
+    assert not os.get_inheritable(fd)
+    os.close(fd)
 
 
 def test_kill_elsewhere_stops_forks_and_kills_everyone_listed(tmp_path: Path) -> None:
@@ -344,61 +352,6 @@ def test_v1_without_visible_hierarchies_says_which_are_missing() -> None:
     host = cgroup_v1.probe(Owner(1, 2, 3), [], {})
     assert host.mode == "none"
     assert "with memory" in host.reasons["memory"]
-
-
-# --- systemd ----------------------------------------------------------------------------------------------------
-
-
-def test_the_request_counts_its_properties_and_quotes_nothing() -> None:
-    words = systemd_scope.request_arguments(17, "kern-x.scope", ("OOMPolicy", "s", "continue"), 2.0)
-    at = words.index("kern-x.scope")
-    assert words[at - 1] == "ssa(sv)a(sa(sv))"
-    assert words[at + 1 : at + 7] == ["fail", "5", "PIDs", "au", "1", "17"]
-    assert words[-4:] == ["OOMPolicy", "s", "continue", "0"]
-
-
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        ("echo 'Access denied' >&2; exit 1", "Access denied"),
-        ("exec sleep 60", "no answer in time"),
-        ("exit 0", "did not move us in time"),
-    ],
-)
-def test_a_systemd_that_refuses_or_hangs_is_a_reason(
-    script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = tmp_path / "busctl"
-    tool.write_text(f"#!/bin/sh\n{script}\n")
-    tool.chmod(0o755)
-    monkeypatch.setattr(systemd_scope, "DIRECTORIES", (str(tmp_path),))
-    monkeypatch.setattr(systemd_scope, "_bus_of", lambda _uid: systemd_scope._Bus("--user", str(tool), {}))
-    answer = systemd_scope.adopt(os.getpid(), "kern-x.scope", 0.3)
-    assert answer.path is None
-    assert reason in answer.reason
-
-
-def test_an_older_systemd_is_asked_again_without_the_oom_policy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = tmp_path / "busctl"
-    tool.write_text(
-        f'#!/bin/sh\ncase "$*" in *OOMPolicy*) echo "unknown property OOMPolicy" >&2; exit 1;; esac\n'
-        f'echo "$*" >{tmp_path}/asked\n'
-    )
-    tool.chmod(0o755)
-    monkeypatch.setattr(systemd_scope, "DIRECTORIES", (str(tmp_path),))
-    monkeypatch.setattr(systemd_scope, "_bus_of", lambda _uid: systemd_scope._Bus("--user", str(tool), {}))
-    systemd_scope.adopt(os.getpid(), "kern-x.scope", 0.3)
-    assert "fail 4 PIDs" in (tmp_path / "asked").read_text()
-
-
-def test_a_missing_bus_is_a_reason_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(systemd_scope, "_bus_of", lambda _uid: systemd_scope._Bus("--user", str(tmp_path / "none"), {}))
-    answer = systemd_scope.adopt(os.getpid(), "kern-x.scope", 0.3)
-    assert answer.path is None
-    assert "there is no bus" in answer.reason
-    assert "run: " in answer.reason
 
 
 def test_a_bare_group_counts_nothing() -> None:

@@ -21,6 +21,8 @@ FLAGS = {
     "workspace": "--workspace", "memory_mb": "--memory-mb", "cpus": "--cpus", "pids": "--pids",
     "timeout_s": "--timeout-s", "network": "--network", "tmpfs": "--tmpfs", "env": "--env",
     "max_output_bytes": "--max-output-bytes", "require_limits": "--require-limits", "track_files": "--no-track-files",
+    "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
+    "user": "--user",
 }  # fmt: skip
 Printed = pytest.CaptureFixture[str]
 
@@ -81,6 +83,7 @@ def test_without_flags_the_options_are_the_librarys_own_defaults() -> None:
 
 def test_flags_become_options() -> None:
     words = "run -c 1 --memory-mb none --cpus 1.5 --pids 9 --timeout-s 2.5 --network --tmpfs /tmp=8m --tmpfs /data=1m"
+    words += " --mount /srv/a:/a --mount /srv/b:/b:rw --security-profile untrusted --apparmor p --keep-caps --user 7"
     words += " --env A=1 --env B=x=y --env C= --max-output-bytes 10 --require-limits --no-track-files"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
@@ -93,6 +96,11 @@ def test_flags_become_options() -> None:
         "max_output_bytes": 10,
         "require_limits": True,
         "track_files": False,
+        "mounts": {"/srv/a": ("/a", "ro"), "/srv/b": ("/b", "rw")},
+        "security_profile": "untrusted",
+        "apparmor": "p",
+        "cap_drop": (),
+        "user": 7,
     }
 
 
@@ -123,6 +131,8 @@ def test_all_after_the_first_double_dash_is_the_program_and_its_arguments() -> N
         (["run", "-c", "1", "--env", "A"], "NAME=VALUE"),
         (["run", "-c", "1", "--env", "=x"], "NAME=VALUE"),
         (["run", "-c", "1", "--tmpfs", "/tmp"], "PATH=SIZE"),
+        (["run", "-c", "1", "--mount", "/srv"], "DIR:TARGET"),
+        (["run", "-c", "1", "--mount", "/srv:/a:rx"], "DIR:TARGET"),
         (["run", "-c", "1", "--language", "cobol"], "cobol"),
         (["run", "-c", "1", "--json", "--plan"], "not allowed"),
         (["run", "-c", "#!/usr/bin/ruby\n1"], "--language"),

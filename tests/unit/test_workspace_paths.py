@@ -271,11 +271,15 @@ def test_a_lease_on_a_file_does_not_hold_up_the_reader(space: Workspace) -> None
     assert space.read_file("f") == b"x"
 
 
-def test_a_sparse_file_costs_no_memory(space: Workspace) -> None:
+def test_a_sparse_file_is_refused_by_its_size_and_not_read(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_read(fd: int, size: int) -> bytes:
+        raise AssertionError(f"{size} bytes are read")
+
     with open(Path(space.path, "sparse"), "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(WorkspaceError, match="max_bytes=67108864"):
-        in_time(lambda: space.read_file("sparse"))
+    with monkeypatch.context() as patch, pytest.raises(WorkspaceError, match="max_bytes=67108864"):
+        patch.setattr(os, "read", no_read)
+        in_time(space.read_file, "sparse")
     with open(Path(space.path, "sparse"), "wb") as file:
         file.truncate(1 << 20)
     assert space.read_file("sparse") == bytes(1 << 20)
@@ -296,5 +300,5 @@ def test_no_more_than_the_limit_and_one_byte_is_read_of_a_file_that_grows(
 
         monkeypatch.setattr(os, "read", grow_then_read)
         with pytest.raises(WorkspaceError, match="max_bytes=5000"):
-            in_time(lambda: space.read_file("f", max_bytes=5000))
+            in_time(space.read_file, "f", max_bytes=5000)
     assert total[0] == 5001

@@ -73,16 +73,22 @@ def _attempt(body: Body) -> dict[str, Any]:
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
+        os.setpgid(0, 0)
         os.close(reader)
         _answer(body, writer)
     os.close(writer)
-    return _outcome(reader, pid)
+    outcome = _outcome(reader, pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # whom a failed attempt left waiting
+    return outcome
 
 
 def _outcome(reader: int, pid: int) -> dict[str, Any]:
-    with open(reader, "rb") as file:
-        said = file.read()
+    """What a child has said by its end; others of its kin may hold the pipe for longer."""
     _, status = os.waitpid(pid, 0)
+    os.set_blocking(reader, False)
+    with open(reader, "rb", buffering=0) as file:
+        said = file.read(1 << 16)
     if said:
         outcome = json.loads(said)
         assert isinstance(outcome, dict)
@@ -212,7 +218,7 @@ def _map_mount_ids() -> str:
             processes.map_ids(str(child.pid), 0, (_HOST_ID, _HOST_ID), deny_setgroups=False)
             with open(f"/proc/{child.pid}/ns/user", "rb") as namespace:
                 tree = mounts.clone_tree(directory)
-                mounts.set_attributes(tree, MountAttr.IDMAP, userns_fd=namespace.fileno())
+                mounts.translate_ids(tree, namespace.fileno())
             owner = os.fstat(tree).st_uid
         finally:
             fds.send_signal(child.pidfd, signal.SIGKILL)

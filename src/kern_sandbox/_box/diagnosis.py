@@ -150,8 +150,11 @@ def _idmap(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> LayerReport
         return LayerReport(name, "works", "not needed: only root's boxes use them")
     if tried.ok:
         return LayerReport(name, "works", "workspace files keep their owner")
-    detail = f"{tried.text}: the file system of the temporary directory, or this Linux (5.12 is needed), has none"
-    return LayerReport(name, "missing", detail, "export TMPDIR=/var/tmp")
+    detail = (
+        f"{tried.text}: the file system of the temporary directory has none; a workspace there belongs to the box "
+        "while its Sandbox lives"
+    )
+    return LayerReport(name, "degraded", detail, "export TMPDIR=/var/tmp")
 
 
 def _limits(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> list[LayerReport]:
@@ -201,7 +204,8 @@ def _listener(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> LayerRep
     if tried.ok:
         return LayerReport("seccomp listener", "works", f"a blocked call is named (tried with {tried.value})")
     why = "another listener already watches this process" if tried.code == errno.EBUSY else "Linux 5.7 or later has it"
-    return LayerReport("seccomp listener", "missing", f"{tried.text}: {why}", remedies.for_seccomp(facts))
+    detail = f"{tried.text}: {why}; a blocked call ends the code without being named"
+    return LayerReport("seccomp listener", "degraded", detail, remedies.for_seccomp(facts))
 
 
 def _landlock(evidence: Mapping[str, Any]) -> LayerReport:

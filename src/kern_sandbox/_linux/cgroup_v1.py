@@ -1,4 +1,8 @@
-"""Groups on cgroup v1: one hierarchy per controller, open to root only (Linux' ``admin-guide/cgroup-v1``)."""
+"""Groups on cgroup v1: one hierarchy per controller, open to root only (Linux' ``admin-guide/cgroup-v1``).
+
+A unified hierarchy beside them is left alone: joining it would cost a box more than its ``cgroup.kill`` is worth
+(docs/decisions/0004-cgroups.md).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ from .cgroup_group import CgroupHost, Group, Setting, TreeHost
 from .cgroup_tree import CONTROLLERS, CPU_PERIOD_US, Evidence, Limits, Mount, Owner
 
 _NO_SUCH_FILE = (errno.ENOENT,)
-_UNIFIED = ""
 
 _ONLY_ROOT = (
     "on cgroup v1 only root can make groups; boot with cgroup v2: "
@@ -44,10 +47,7 @@ class V1Group(Group):
 
 
 class V1Host(TreeHost):
-    """Makes V1Groups below one directory per hierarchy.
-
-    The unified hierarchy, where it is mounted beside v1, carries no controller but has ``cgroup.kill``.
-    """
+    """Makes V1Groups below one directory per hierarchy."""
 
     def __init__(self, by_controller: dict[str, str], reasons: dict[str, str]) -> None:
         limiting = [name for name in CONTROLLERS if name in by_controller]
@@ -118,12 +118,11 @@ def _settled(made: dict[str, str], reasons: dict[str, str]) -> CgroupHost:
 
 
 def _bases(mounts: list[Mount], paths: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns our own cgroup's directory and the mount point, by controller; the unified hierarchy is under ``""``."""
+    """Returns our own cgroup's directory and the mount point, by controller."""
     bases: dict[str, str] = {}
     tops: dict[str, str] = {}
     for mount in mounts:
-        names = {_UNIFIED} if mount.version == 2 else mount.controllers & {*CONTROLLERS, "cpuacct"}
-        for name in names - bases.keys():
+        for name in (mount.controllers & {*CONTROLLERS, "cpuacct"}) - bases.keys():
             directory = cgroup_tree.own_directory(mount, paths[name]) if name in paths else None
             if directory is not None and os.path.isdir(directory):
                 bases[name], tops[name] = directory, mount.point

@@ -27,8 +27,8 @@ _PROGRAMS = {
     "nodejs": "node",
 }
 _OPTIONS = (
-    "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
-    "require_limits", "track_files",
+    "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes", "require_limits",
+    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user",
 )  # fmt: skip
 _STATUS = """\
 exit status:
@@ -116,6 +116,7 @@ def _doctor(commands: Any) -> None:
 
 def _add_common(to: argparse.ArgumentParser) -> None:
     _add_limits(to.add_argument_group("the box"))
+    _add_security(to.add_argument_group("what the box may"))
     out = to.add_argument_group("input and output")
     words = "what the code reads: a file, or - (default: standard input unless that is a terminal)"
     out.add_argument("--stdin", metavar="FILE", help=words)
@@ -134,7 +135,6 @@ def _add_limits(box: Any) -> None:
     add("--cpus", type=float, metavar="N", help="processors, e.g. 1.5 (default: all)")
     add("--pids", type=int, default=256, metavar="N", help="processes and threads (default: 256)")
     add("--timeout-s", type=float, default=30.0, metavar="S", help="seconds of wall clock (default: 30)")
-    add("--network", action="store_true", help="share this machine's network, its loopback included")
     words = "scratch in memory, e.g. /tmp=512m; none for none (default: /tmp=64m); may be repeated"
     add("--tmpfs", action="append", type=_tmpfs, metavar="PATH=SIZE", help=words)
     add("--env", action="append", type=_pair, metavar="NAME=VALUE", help="a variable; may be repeated")
@@ -144,6 +144,19 @@ def _add_limits(box: Any) -> None:
     add("--require-limits", action="store_true", help=words)
     words = "do not look for changed files (they are part of --json)"
     add("--no-track-files", dest="track_files", action="store_false", help=words)
+
+
+def _add_security(box: Any) -> None:
+    add = box.add_argument
+    add("--network", action="store_true", help="share this machine's network, its loopback included")
+    words = "show a directory of this machine, read-only unless :rw follows; may be repeated"
+    add("--mount", dest="mounts", action="append", type=_mount, metavar="DIR:TARGET", help=words)
+    words = "untrusted turns every tightening on and refuses an option that loosens one"
+    add("--security-profile", metavar="NAME", help=words)
+    add("--apparmor", metavar="PROFILE", help="a loaded AppArmor profile for the code")
+    words = "keep capabilities over the box's own namespaces"
+    add("--keep-caps", dest="cap_drop", action="store_const", const=(), default=("ALL",), help=words)
+    add("--user", type=int, metavar="UID", help="the user and group id that the code sees itself as (default: 0)")
 
 
 def _whole_or_none(text: str) -> int | None:
@@ -164,6 +177,14 @@ def _tmpfs(text: str) -> tuple[str, str]:
     return path, size
 
 
+def _mount(text: str) -> tuple[str, tuple[str, str]]:
+    parts = text.split(":")
+    mode = parts.pop() if parts[-1] in ("ro", "rw") else "ro"
+    if len(parts) != 2 or not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not DIR:TARGET, DIR:TARGET:ro or DIR:TARGET:rw")
+    return parts[0], (parts[1], mode)
+
+
 # argparse names the function where int() or float() fails.
 _whole_or_none.__name__ = "whole number or none"
 
@@ -173,6 +194,8 @@ def sandbox_options(arguments: argparse.Namespace) -> dict[str, Any]:
     options = {name: getattr(arguments, name) for name in _OPTIONS}
     if arguments.env is not None:
         options["env"] = dict(arguments.env)
+    if arguments.mounts is not None:
+        options["mounts"] = dict(arguments.mounts)
     if arguments.tmpfs is not None:
         options["tmpfs"] = {path: size for path, size in arguments.tmpfs if path != "none"}
     return options

@@ -12,7 +12,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Callable, NoReturn
 
-from ..doctor import doctor
+from .. import doctor
 from ..errors import SandboxError, SpecError
 from ._arguments import guess_language, parse, sandbox_options
 
@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: the code's own, or one of those that ``kern-sandbox run --help`` lists.
     """
+    _fill_standard_streams()
     with _interruptible():
         try:
             return _reported(parse(sys.argv[1:] if argv is None else argv))
@@ -56,6 +57,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_INTERRUPTED
         except BrokenPipeError:
             return _broken()
+
+
+def _fill_standard_streams() -> None:
+    """Open the null device for what was closed by whoever started us: no file of ours may get its number."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, and so this one
 
 
 def _reported(arguments: argparse.Namespace) -> int:

@@ -27,9 +27,11 @@ _CHUNK = 1 << 16
 _PIPE_ROOM = 1 << 20
 _LAST_WORDS_S = 1.0
 """How long what a box wrote may take to be written after Ctrl-C, seconds."""
-_SHOWN = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
-_SHOWN[0x7F] = 0x2421
-_SHOWN.update(dict.fromkeys(range(0x80, 0xA0), 0xFFFD))
+_SHOWN = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
 
 
 def neutralised(text: str) -> str:

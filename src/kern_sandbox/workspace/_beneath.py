@@ -33,7 +33,8 @@ __all__ = [
 Owner = tuple[int, int]
 """Uid and gid."""
 
-_CHUNK = 16 << 20
+# Bytes asked for at once: a file may grow while it is read, and its size may be a lie.
+_LEAST, _MOST = 64 << 10, 16 << 20
 
 
 def _flags(*names: str) -> int:
@@ -200,7 +201,8 @@ def read_up_to(fd: int, limit: int) -> bytes | None:
         return None
     content = bytearray()
     while len(content) <= limit:
-        piece = os.read(fd, min(limit + 1 - len(content), max(size - len(content), 0) + 1, _CHUNK))
+        expected = max(size - len(content) + 1, _LEAST)
+        piece = os.read(fd, min(limit + 1 - len(content), expected, _MOST))
         if not piece:
             return bytes(content)
         content += piece

@@ -347,7 +347,7 @@ class Workspace:
         if not emptied:
             raise _refused("remove the temporary workspace", self.path, errno.ENOTEMPTY, hint)
 
-    def __enter__(self) -> Workspace:  # noqa: PYI034  typing has Self from Python 3.11 on
+    def __enter__(self) -> Workspace:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -73,15 +73,19 @@ def _flat(self, control):
 server.Server.__init__ = _flat
 """
 
+_DUMPABLE = "from kern_sandbox._linux import caps\nset_it = caps.set_dumpable\ncaps.set_dumpable = lambda dumpable: set_it(True)\n"
+"""Init can be looked into, as every process can that says nothing else."""
+
 WEAKENINGS: dict[str, Weakening] = {
     "environment": Weakening(
-        0, "import os; from kern_sandbox._linux import caps; caps.set_dumpable = lambda dumpable: None", start={"env": None}
+        0, _DUMPABLE, start={"env": None}
     ),
     "command line": Weakening(0, "from kern_sandbox._linux import processes; processes.hide_command_line = lambda name: None"),
     "host id": Weakening(1, "from kern_sandbox._forkserver import ids; ids.HostIds.take = lambda self: 0"),
     "pivot": Weakening(
         2,
-        "import os\nfrom kern_sandbox._linux import mounts\nfrom kern_sandbox._linux.libc import syscall\n"
+        # Linux makes no nested user namespace for a process whose root is not its mount namespace's own
+        _SHARED_USER_NAMESPACE + "import os\nfrom kern_sandbox._linux import mounts\nfrom kern_sandbox._linux.libc import syscall\n"
         "def stay(root):\n    os.chdir(root); syscall('pivot_root', b'.', b'.'); os.chdir('/')\n"
         "mounts.pivot_into = stay",
     ),
@@ -100,11 +104,11 @@ WEAKENINGS: dict[str, Weakening] = {
         "from kern_sandbox._linux import abi, mounts\nmounts.make_private = lambda path: None\n"
         "mounts.Mount = type('Mount', (), {**{m.name: m for m in abi.Mount}, 'PRIVATE': 0})",
     ),
-    "pid namespace": Weakening(3, _SHARED_USER_NAMESPACE + "stem_only = True\n" + """
-from kern_sandbox._forkserver import stem
-from kern_sandbox._linux.abi import Clone
-stem._FRESH &= ~Clone.NEWPID
-"""),
+    "pid namespace": Weakening(
+        3,
+        _SHARED_USER_NAMESPACE + "from kern_sandbox._forkserver import stem\nfrom kern_sandbox._linux.abi import Clone\n"
+        "stem._FRESH &= ~Clone.NEWPID",
+    ),
     "ipc namespace": Weakening(3, _NO_NAMESPACE.format("NEWIPC")),
     "uts namespace": Weakening(
         3,
@@ -134,7 +138,7 @@ stem._FRESH &= ~Clone.NEWPID
         "caps.prctl = lambda option, *rest: None if option == Prctl.SET_SECUREBITS else real(option, *rest)",
     ),
     "no_new_privs": Weakening(7, "from kern_sandbox._linux import caps; caps.no_new_privileges = lambda: None"),
-    "dumpable": Weakening(7, "from kern_sandbox._linux import caps; caps.set_dumpable = lambda dumpable: None"),
+    "dumpable": Weakening(7, _DUMPABLE),
     "seccomp": Weakening(
         8, "from kern_sandbox._linux import seccomp; seccomp.install = lambda program, *, listener=False: None"
     ),
@@ -151,7 +155,10 @@ stem._FRESH &= ~Clone.NEWPID
     "devices": Weakening(10, plan=lambda plan: dataclasses.replace(plan, base=(*plan.base, Device("kmsg")))),
     "descriptors": Weakening(
         11,
-        "from kern_sandbox._linux import fds, processes\nprocesses.close_except = lambda keep: None\n"
+        "import os\nfrom kern_sandbox._linux import fds, processes\n"
+        "inherited = [int(name) for name in os.listdir('/proc/self/fd')]\n"
+        "real_close = processes.close_except\n"
+        "processes.close_except = lambda keep: real_close([*keep, *inherited])\n"
         "fds.inherit_only = lambda first: None",
         start={"close_fds": False, "pass_fds": ()},
     ),
