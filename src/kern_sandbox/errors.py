@@ -52,11 +52,11 @@ class SandboxError(Exception):
     """
 
     def __init__(self, attempted: str, *, errno: int | None = None, path: str | None = None, hint: str = "") -> None:
+        super().__init__(attempted)
         self.attempted = attempted
         self.errno = errno
         self.path = path
         self.hint = hint
-        super().__init__(attempted)
 
     def __str__(self) -> str:
         parts = [self.attempted]
@@ -69,13 +69,14 @@ class SandboxError(Exception):
         return "".join(parts)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.__dict__.copy()))
+        return (_rebuild, (type(self), {**self.__dict__, "errno": self.errno}))
 
 
 def _rebuild(kind: type[SandboxError], state: dict[str, object]) -> SandboxError:
     error = kind.__new__(kind)
     Exception.__init__(error, state["attempted"])
-    error.__dict__.update(state)
+    for name, value in state.items():
+        setattr(error, name, value)
     return error
 
 

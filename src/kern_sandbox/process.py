@@ -76,12 +76,9 @@ class Process:
         poller.register(self._call, select.POLLIN)
         if not poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000):
             raise TimeoutError(f"the process is still running after {timeout_s} s")
-        try:
-            frame = wire.receive(self._call)
-        except ConnectionResetError:
-            frame = None
+        frame = wire.receive(self._call)
         if frame is None:
-            raise self._death()
+            raise SessionClosed("waiting for a process that was closed") if self._closed else self._death()
         return frame.body
 
     def _judge(self, evidence: dict[str, Any]) -> ExecutionResult:
@@ -101,7 +98,7 @@ class Process:
         Raises:
             SpecError: not a signal number.
         """
-        if number not in signal.valid_signals():
+        if not isinstance(number, int) or number not in signal.valid_signals():
             raise SpecError(f"signal {number!r} is not accepted: a number that signal.valid_signals() holds")
         self._say({"signal": int(number)})
 

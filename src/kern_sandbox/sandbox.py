@@ -219,7 +219,7 @@ class Sandbox:
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
         if session is not None:
-            session.close()
+            session.discard()
 
 
 def run_code(code: str, *, language: str = "python", **sandbox_options: Any) -> ExecutionResult:

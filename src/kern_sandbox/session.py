@@ -17,9 +17,9 @@ from ._box.plan import CELL, GUEST, Bind, plan
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
-from ._forkserver.client import ForkServer, current_server, existing_server
+from ._forkserver.client import ForkServer, current_server, discard_plan, existing_server
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
-from .errors import HostError, SessionClosed
+from .errors import HostError, SandboxError, SessionClosed
 from .process import Process
 from .results import ExecutionResult, FileInfo, Usage
 from .workspace import Workspace
@@ -59,6 +59,7 @@ class Session:
                 hint="kern_sandbox needs Linux: use it in a Linux virtual machine, or under WSL2 on Windows",
             )
         self.closed = False
+        self._pid = os.getpid()
         self.spec = specs.BoxSpec.of(**options)
         userland = host_userland(self.spec.network)
         shown = [step for step in userland.steps if isinstance(step, Bind)]
@@ -96,6 +97,13 @@ class Session:
             server.close_plan(self._key, self._temporary())
         self.workspace.close()
 
+    def discard(self) -> None:
+        """As ``close``, for a garbage collector: it may run while this thread holds any lock, so it takes none."""
+        if not self.closed:
+            self.closed = True
+            discard_plan(self._key, self._temporary())
+            self.workspace.close()
+
     def _command(self, argv: list[str], how: How, cwd: str | None = None) -> Command:
         return Command(
             key=self._key,
@@ -110,7 +118,8 @@ class Session:
         )
 
     def _temporary(self) -> list[str]:
-        return [self.workspace.path] if self.workspace.temporary else []
+        """What the fork server removes if this process dies: not in a forked child, whose parent owns it."""
+        return [self.workspace.path] if self.workspace.temporary and self._pid == os.getpid() else []
 
     def _server(self) -> ForkServer:
         """The fork server, with this session's plan open in it."""
@@ -125,6 +134,14 @@ class Session:
         return Facts(command.argv[0], self.plan.userland, command.timeout_s, self.spec.memory_mb, self.spec.pids)
 
     def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
+        try:
+            return self._execute(command, stop)
+        except SandboxError as error:
+            if self.closed and not isinstance(error, SessionClosed):
+                raise SessionClosed("running code: the Sandbox was closed meanwhile", hint="Make a new one") from error
+            raise
+
+    def _execute(self, command: Command, stop: Stop | None) -> ExecutionResult:
         server = self._server()
         before = self.workspace.scan() if self.spec.track_files else None
         start = time.monotonic()

@@ -29,6 +29,8 @@ LANGUAGES = ("python", "bash", "sh", "node")
 _MAX_TIMEOUT_S = 7 * 24 * 3600.0
 _MAX_MEMORY_MB = 16 << 20
 _MAX_ENV_BYTES = 1 << 20
+_MAX_STRING = 128 << 10  # MAX_ARG_STRLEN, linux/binfmts.h
+_USE_A_FILE = "Write a file to the workspace instead"
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _TMPFS_PLACES = re.compile(r"/(tmp|mnt|scratch|var/tmp|data)(/[A-Za-z0-9._-]+)*\Z")
 
@@ -67,6 +69,14 @@ def _flag(option: str, value: object) -> bool:
     return value
 
 
+def _encodes(text: str) -> bool:
+    """Whether ``text`` can be a C string of the box: no NUL, no surrogate but those that stand for single bytes."""
+    try:
+        return "\0" not in text and bool(text.encode("utf-8", "surrogateescape") or True)
+    except UnicodeEncodeError:
+        return False
+
+
 def check_timeout(value: object, option: str = "timeout_s") -> float:
     """Seconds of wall clock for one call: finite, above 0, at most seven days."""
     return _number(option, value, 0.0, _MAX_TIMEOUT_S)
@@ -86,8 +96,10 @@ def check_argv(argv: object) -> list[str]:
     if isinstance(argv, (str, bytes)) or not isinstance(argv, (list, tuple)) or not argv:
         raise bad("argv", argv, 'a non-empty list of str, e.g. ["ls", "-l"]; for a shell line use ["sh", "-c", line]')
     for item in argv:
-        if not isinstance(item, str) or "\0" in item:
-            raise bad("argv", argv, "its items are str without NUL bytes")
+        if not isinstance(item, str) or not _encodes(item):
+            raise bad("argv", argv, "its items are str without NUL and lone surrogates")
+        if len(os.fsencode(item)) >= _MAX_STRING:
+            raise SpecError(f"argv has an item of {len(item)} characters: Linux takes less than 128 KiB. {_USE_A_FILE}")
     if not argv[0]:
         raise bad("argv", argv, "the program's name is not empty")
     return list(argv)
@@ -102,10 +114,12 @@ def check_env(env: object, option: str = "env") -> dict[str, str]:
     for name, value in env.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise SpecError(f"{option} has the name {_short(name)}: a name is a non-empty str without '=' and NUL")
-        if not isinstance(value, str) or "\0" in value:
-            raise SpecError(f"{option}[{name!r}] is not accepted: a value is a str without NUL")
+        if not isinstance(value, str) or not _encodes(name + value):
+            raise SpecError(f"{option}[{_short(name)}] is not accepted: a value is a str without NUL and lone surrogates")
+        if len(os.fsencode(name + value)) + 1 >= _MAX_STRING:
+            raise SpecError(f"{option}[{_short(name)}] is too long: Linux takes less than 128 KiB. {_USE_A_FILE}")
     if sum(len(name) + len(value) for name, value in env.items()) > _MAX_ENV_BYTES:
-        raise SpecError(f"{option} holds more than {_MAX_ENV_BYTES} characters. Write a file to the workspace instead")
+        raise SpecError(f"{option} holds more than {_MAX_ENV_BYTES} characters. {_USE_A_FILE}")
     return dict(env)
 
 
@@ -114,6 +128,8 @@ def check_stdin(stdin: object) -> bytes | None:
     if stdin is None:
         return None
     if isinstance(stdin, str):
+        if not _encodes(stdin.replace("\0", "")):
+            raise bad("stdin", stdin, "a str without lone surrogates, or bytes")
         return stdin.encode("utf-8", "surrogateescape")
     if isinstance(stdin, (bytes, bytearray, memoryview)):
         return bytes(stdin)

@@ -51,6 +51,17 @@ def test_every_command_is_quiet_when_nobody_reads(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize(
+    "words", [["--version"], ["exec", "--plan"], ["exec", "--json", "--stdin", os.devnull, "--", "true"]]
+)
+def test_every_command_says_that_the_disk_is_full(words: list[str]) -> None:
+    with open("/dev/full", "wb") as full, started(*words, stdout=full) as process:
+        assert process.wait(60) == 125
+        said = pipe_of(process.stderr).read()
+    assert b"kern-sandbox: error: writing to standard output: No space left on device" in said
+    assert said.count(b"\n") == 1
+
+
 def test_a_full_disk_is_said_and_ends_the_box() -> None:
     with open("/dev/full", "wb") as full, started("run", "-c", FOREVER, "--timeout-s", "90", stdout=full) as process:
         assert process.wait(60) == 125

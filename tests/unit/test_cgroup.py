@@ -280,6 +280,7 @@ def test_a_tree_without_cgroup_kill_is_stopped_from_forking(tmp_path: Path) -> N
 
 def test_forks_that_the_kill_itself_refused_are_not_evidence(tmp_path: Path) -> None:
     group = v1_group(tmp_path)
+    (tmp_path / "memory" / "cgroup.procs").write_text("0\n")
     group.kill()
     (tmp_path / "pids" / "pids.events").write_text("max 900\n")
     assert group.evidence().pids_refused == 5

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kern_sandbox import HostReport
 from kern_sandbox._box.diagnosis import LayerReport, box_layer, diagnose
-from kern_sandbox.doctor import HostReport
 
 USER = {"uid": "1000", "executable": "/usr/bin/python3.12", "max_user_namespaces": "96364", "uid_map": "0 0 4294967295"}
 NAMES = [
@@ -58,7 +58,7 @@ def test_a_host_where_all_works_has_no_command_to_run() -> None:
         (errno.EPERM, {"container": "/.dockerenv", "seccomp": "2"}, CONTAINER),
         (errno.EACCES, {"label": "some-profile (enforce)"}, "sudo aa-complain 'some-profile'"),
         (errno.EINVAL, {}, ""),
-        (errno.EPERM, {"uid": "0", "uid_map": "0 1000 1"}, ""),
+        (errno.EPERM, {"uid": "0", "uid_map": "0 1000 1", "container": "/.dockerenv"}, ""),
         (errno.EACCES, {"label": "system_u:system_r:init_t:s0"}, ""),
         (errno.EPERM, {}, ""),
     ],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kern_sandbox import InternalError, NamespacesUnavailable, SandboxError, StartError
+from kern_sandbox import InternalError, NamespacesUnavailable, SandboxError, SessionClosed, StartError
 from kern_sandbox._box.verdict import Facts, judge, raise_failure
 
 FACTS = Facts("python3", "the host userland", 2.0, 64, 16)
@@ -36,7 +36,12 @@ def ended(**more: Any) -> dict[str, Any]:
         (ended(status=None), 137, "killed"),
         (ended(ending="killed", status=None), 137, "killed"),
         (ended(ending="escape", status=None, escape="mount"), 159, "escape_blocked"),
-        (ended(status=signal.SIGSYS), 159, "escape_blocked"),
+        (ended(status=signal.SIGSYS), 159, None),
+        (ended(status=159 << 8), 159, None),
+        (ended(status=signal.SIGSYS, named=False), 159, "escape_blocked"),
+        (ended(status=159 << 8, named=False), 159, None),
+        (ended(started=False, ending="killed", status=None), 137, "killed"),
+        (ended(started=False, status=None), 137, "killed"),
         (ended(started=False, failed="exec", errno=errno.ENOENT), 127, "exec_failed"),
         (ended(started=False, failed="exec", errno=errno.EACCES), 126, "exec_failed"),
     ],
@@ -73,7 +78,8 @@ def test_a_refused_fork_is_a_note_and_no_fault() -> None:
         ({"failed": "namespaces", "errno": errno.ENOSPC, "text": "no"}, NamespacesUnavailable, "max_user_namespaces"),
         ({"failed": "mounts", "errno": errno.ENOSPC, "text": "no"}, StartError, "out of a resource"),
         ({"failed": "working directory", "errno": errno.ENOENT, "text": "no", "path": "/x"}, StartError, "cwd="),
-        ({"failed": "stem", "errno": None, "text": ""}, InternalError, "killed"),
+        ({"failed": "engine", "errno": None, "text": "a fault"}, InternalError, "a fault"),
+        ({"failed": "closed"}, SessionClosed, "closed"),
     ],
 )
 def test_a_box_that_could_not_be_made_is_an_error_that_says_what_to_do(
@@ -83,9 +89,7 @@ def test_a_box_that_could_not_be_made_is_an_error_that_says_what_to_do(
         raise_failure(reason)
 
 
-def test_a_box_without_evidence_of_a_program_is_an_error_and_never_a_result() -> None:
-    with pytest.raises(InternalError):
-        judge({"started": False, "ending": "exit", "status": None}, FACTS)
+def test_a_box_that_was_never_ready_is_an_error_and_no_result() -> None:
     with pytest.raises(StartError):
         judge({"started": False, "ending": "timeout", "status": None}, FACTS)
 

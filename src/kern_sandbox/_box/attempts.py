@@ -6,6 +6,7 @@ Only for an interpreter that is asked nothing else (see ``probe``): a fork needs
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -55,7 +56,7 @@ def _bodies() -> dict[str, Body]:
         "proc": lambda: _inside(private, _fresh_proc),
         "root": lambda: _inside(private, _read_only_root),
         "idmap": _map_mount_ids,
-        "capabilities": lambda: _inside(Clone(0), _drop_all),
+        "capabilities": lambda: _inside(Clone(0), functools.partial(_drop_all, caps.last_capability())),
         "seccomp": _filter_calls,
         "listener": _name_blocked_call,
         "landlock": _restrict_writes,
@@ -114,6 +115,8 @@ def _answer(body: Body, writer: int) -> NoReturn:
 
 def _inside(namespaces: Clone, body: Body) -> Any:
     """What ``body`` gives as uid 0 of a new user namespace, and of others beside it.
+
+    Root's interpreter may stand where that unprivileged process cannot read: ``body`` imports nothing, codecs included.
 
     Raises:
         OSError: as Linux refused it.
@@ -178,7 +181,10 @@ def _nest() -> None:
 def _talk_to_itself() -> None:
     """Bring the loopback up and connect over it."""
     netns.raise_loopback()
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5) as client:
+    with socket.socket() as server, socket.socket() as client:
+        server.bind(("127.0.0.1", 0))
+        server.listen(1)
+        client.connect(server.getsockname())
         there, _ = server.accept()
         client.sendall(b"x")
         _insist(there.recv(1) == b"x", "nothing came through the loopback")
@@ -226,10 +232,10 @@ def _map_mount_ids() -> str:
     return directory
 
 
-def _drop_all() -> None:
-    caps.drop_capabilities(caps.last_capability())
+def _drop_all(last: int) -> None:
+    caps.drop_capabilities(last)
     caps.no_new_privileges()
-    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
     kept = [line for line in status.splitlines() if line.startswith("Cap") and int(line.split()[1], 16)]
     _insist(not kept, f"capabilities were kept: {' '.join(kept)}")
     _insist("NoNewPrivs:\t1" in status, "no_new_privs was not set")

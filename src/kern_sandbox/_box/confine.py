@@ -53,7 +53,6 @@ def prepare(plan: Plan, part: Confinement) -> None:
         processes.set_limit(resource.RLIMIT_NPROC, plan.pids + 1)  # init counts too
     if plan.cpus is not None:
         _pin(plan.cpus)
-    processes.write_text("/proc/self/oom_score_adj", "500")
     os.umask(0o022)
 
 

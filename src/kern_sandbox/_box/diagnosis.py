@@ -148,6 +148,8 @@ def _idmap(evidence: Mapping[str, Any], facts: Mapping[str, str]) -> LayerReport
     name, tried = "idmapped mounts", _Try.of(evidence, "idmap")
     if facts.get("uid") != "0":
         return LayerReport(name, "works", "not needed: only root's boxes use them")
+    if not _usable(evidence):
+        return _needs_user_namespaces(name)
     if tried.ok:
         return LayerReport(name, "works", "workspace files keep their owner")
     detail = (

@@ -52,6 +52,8 @@ def for_user_namespaces(code: int, facts: Mapping[str, str]) -> tuple[str, str]:
         return "this Linux was built without them (CONFIG_USER_NS)", ""
     if facts.get("userns_clone") == "0" and facts.get("uid") != "0":
         return "kernel.unprivileged_userns_clone is 0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    if facts.get("uid") == "0" and not facts.get("uid_map", "").endswith("4294967295"):
+        return "this root has few ids to give, as in a rootless container; an ordinary user there needs none", ""
     return _of_policy(code, facts)
 
 
@@ -72,8 +74,6 @@ def _of_policy(code: int, facts: Mapping[str, str]) -> tuple[str, str]:
         return f"the AppArmor profile {profile!r} of this process", f"sudo aa-complain '{profile}'"
     if facts.get("seccomp") == "2":
         return "a seccomp filter on this process", _for_unit("RestrictNamespaces=no", facts)
-    if facts.get("uid") == "0" and not facts.get("uid_map", "").endswith("4294967295"):
-        return "this root is that of a user namespace with few ids", ""
     return ("a security module's policy" if code == errno.EACCES else ""), ""
 
 

@@ -13,6 +13,7 @@ from ..errors import (
     InternalError,
     NamespacesUnavailable,
     SandboxError,
+    SessionClosed,
     StartError,
 )
 from ..results import SandboxFault
@@ -72,8 +73,10 @@ def raise_failure(reason: Mapping[str, Any]) -> NoReturn:
     kinds: dict[str, type[SandboxError]] = {"CgroupUnavailable": CgroupUnavailable, "HostError": HostError}
     if stage == "host":
         raise kinds.get(str(reason.get("kind")), HostError)(text, errno=code, hint=str(reason.get("hint") or ""))
-    if stage == "stem":
-        raise InternalError("making a box: the process that boxes are forked from was killed", hint="Call again.")
+    if stage == "engine":
+        raise InternalError(f"making a box: {text}", hint="Call again")
+    if stage == "closed":
+        raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
     path = reason.get("path")
     if stage in ("namespaces", "nesting"):
         raise NamespacesUnavailable(f"making the namespaces of a box: {text}", path=path, hint=host_hint(code))
@@ -107,8 +110,8 @@ def judge(evidence: Mapping[str, Any], facts: Facts) -> Judgement:
         return _not_executed(evidence, facts, notes)
     if evidence.get("failed"):
         raise_failure(evidence)
-    if not evidence.get("started"):
-        _raise_not_started(evidence)
+    if not evidence.get("started") and evidence.get("ending") == "timeout":
+        raise StartError("start", "the box was not ready in time", hint="The host is overloaded; call again")
     ended = _ended_by_sandbox(evidence, facts)
     if ended is not None:
         return Judgement(*ended, notes)
@@ -122,15 +125,6 @@ def _not_executed(evidence: Mapping[str, Any], facts: Facts, notes: list[str]) -
     message = f"{facts.program} {what} in {facts.userland}"
     exit_code = EXIT_NOT_FOUND if missing else EXIT_NOT_EXECUTABLE
     return Judgement(exit_code, SandboxFault("exec_failed", message, facts.program), notes)
-
-
-def _raise_not_started(evidence: Mapping[str, Any]) -> NoReturn:
-    if evidence.get("ending") == "timeout":
-        raise StartError("start", "the box was not ready in time", hint="The host is overloaded; call again")
-    raise InternalError(
-        "making a box: its first process ended before the program started",
-        hint="Something outside killed it (the host's out-of-memory killer?); call again.",
-    )
 
 
 def _ended_by_sandbox(evidence: Mapping[str, Any], facts: Facts) -> tuple[int, SandboxFault] | None:
@@ -155,7 +149,7 @@ def _ended_itself(evidence: Mapping[str, Any], facts: Facts, notes: list[str]) -
         fault = SandboxFault("oom", f"the code needed more memory than the box has ({limit})", limit)
     elif status is None:
         fault = SandboxFault("killed", "the box was killed from outside", "init")
-    elif exit_code == EXIT_ESCAPE:
+    elif not evidence.get("named", True) and os.WIFSIGNALED(int(status)) and exit_code == EXIT_ESCAPE:
         fault = SandboxFault("escape_blocked", "the code made a forbidden system call", "unknown")
     elif exit_code == EXIT_KILLED and os.WIFSIGNALED(int(status)):
         fault = SandboxFault("killed", "the code was killed by SIGKILL, not by a limit of the box", "SIGKILL")

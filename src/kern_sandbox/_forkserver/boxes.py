@@ -43,6 +43,7 @@ class Box:
     notes: list[str] = field(default_factory=list)
     pidfd: int | None = None
     listener: int | None = None
+    new_listener: bool = False
     ending: Ending = "exit"
     evidence: dict[str, Any] = field(default_factory=dict)
 
@@ -71,18 +72,20 @@ class Box:
         if self.ending != "exit":
             fds.send_signal(pidfd, signal.SIGKILL)
 
-    def read_report(self) -> list[int]:
-        """Take in every frame that init has sent; returns descriptors that came with them."""
-        came: list[int] = []
+    def read_report(self) -> bool:
+        """Take in every frame that init has sent; ``False`` once there will be no more."""
         while True:
             try:
                 frame = wire.receive(self.report, socket.MSG_DONTWAIT)
-            except (BlockingIOError, ConnectionResetError):
-                return came
+            except BlockingIOError:
+                return True
             if frame is None:
-                return came
+                return False
             self.evidence.update(frame.body)
-            came += frame.fds
+            if frame.fds and self.listener is None:
+                self.listener, self.new_listener = frame.fds.pop(), True
+            for fd in frame.fds:
+                os.close(fd)
 
     def read_listener(self) -> bool:
         """A forbidden call waits for an answer: name it, and end the box instead of answering.
@@ -106,23 +109,25 @@ class Box:
             frame = wire.receive(self.call, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
-        except ConnectionResetError:
-            frame = None
         if frame is None:
             return False
         if "kill" in frame.body:
             self.end("killed")
         elif "signal" in frame.body:
-            wire.send(self.report, {"signal": frame.body["signal"]})
+            wire.reply(self.report, {"signal": frame.body["signal"]})
         return True
 
-    def verdict(self) -> dict[str, Any]:
-        """Everything that the client needs to judge, once nothing of the program is alive."""
+    def verdict(self, *, named: bool) -> dict[str, Any]:
+        """Everything that the client needs to judge, once nothing of the program is alive.
+
+        Args:
+            named: the listener is the evidence for a forbidden call; else the signal that it died of has to do.
+        """
         counted = self.group.evidence()
         usage = {
             "cpu_ms": self.evidence.get("cpu_ms") if counted.cpu_ms is None else counted.cpu_ms,
             "max_memory_bytes": counted.max_memory_bytes,
-            "max_pids": counted.max_pids,
+            "max_pids": None if counted.max_pids is None else max(1, counted.max_pids - 1),
         }
         known = {name: self.evidence.get(name) for name in ("status", "escape", "failed", "errno", "text", "path")}
         return {
@@ -133,6 +138,7 @@ class Box:
             "pids_refused": counted.pids_refused,
             "usage": usage,
             "notes": self.notes,
+            "named": named,
         }
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ first use, shared by all threads, and forgotten after a fork: a child starts its
 from __future__ import annotations
 
 import atexit
+import collections
 import os
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from .._linux.fds import memory_file
 from ..errors import HostError, InternalError
 from . import wire
 
-__all__ = ["ForkServer", "current_server", "existing_server"]
+__all__ = ["ForkServer", "current_server", "discard_plan", "existing_server"]
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _BOOT = (
@@ -28,7 +29,9 @@ _BOOT = (
     "from kern_sandbox._forkserver.server import main; main(int(sys.argv[2]))"
 )
 _EXIT_WAIT_S = 2.0
+_DEATH_WAIT_S = 0.5
 _LOG_TAIL = 4000
+_LIMITS = "If it is out of descriptors, raise `ulimit -n`"
 
 
 class ForkServer:
@@ -110,15 +113,15 @@ class ForkServer:
 
     def death(self) -> InternalError:
         """The error for calls that were in flight when it died; says how it died and its last words."""
+        words = self._last_words
         try:
-            code: int | str = self._process.wait(_EXIT_WAIT_S)
+            code = self._process.wait(_DEATH_WAIT_S)
         except subprocess.TimeoutExpired:
-            code = "unknown"
-        words = self._last_words()
-        how = f"killed by signal {-code}" if isinstance(code, int) and code < 0 else f"exit status {code}"
+            return InternalError(f"running a box: the fork server dropped the call{_after_colon(words())}", hint=_LIMITS)
+        how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
         return InternalError(
-            f"running a box: the fork server has died ({how}){': ' + words if words else ''}",
-            hint="The next call starts a new one.",
+            f"running a box: the fork server has died ({how}){_after_colon(words())}",
+            hint="The next call starts a new one",
         )
 
     def _last_words(self) -> str:
@@ -155,16 +158,22 @@ class ForkServer:
         self._process.returncode = 0
 
 
+def _after_colon(words: str) -> str:
+    return f": {words}" if words else ""
+
+
 class _Registry:
     """The one fork server of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.server: ForkServer | None = None
+        self.discarded: collections.deque[tuple[str, list[str]]] = collections.deque()
 
     def after_fork(self) -> None:
         """In a forked child: a lock held by another thread of the parent must not stay held."""
         self.lock = threading.Lock()
+        self.discarded.clear()
         if self.server is not None:
             self.server.abandon()
             self.server = None
@@ -193,7 +202,15 @@ def current_server() -> ForkServer:
             _registry.server = None
         if _registry.server is None:
             _registry.server = ForkServer()
-        return _registry.server
+        server = _registry.server
+    while _registry.discarded:
+        server.close_plan(*_registry.discarded.popleft())
+    return server
+
+
+def discard_plan(key: str, temporary: list[str]) -> None:
+    """Have ``key`` closed with the next call of anybody; takes no lock, for a garbage collector calls it."""
+    _registry.discarded.append((key, temporary))
 
 
 def existing_server() -> ForkServer | None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import collections
-import os
 
-from .._linux import cgroup_tree
 from .._linux.cgroup import CgroupHost, Group, Limits
 
 __all__ = ["Groups"]
@@ -20,15 +18,6 @@ class Groups:
         self.host = host
         self._ready: dict[Limits, collections.deque[Group]] = {}
         self._ended: collections.deque[Group] = collections.deque()
-        self._homes = _own_directories()
-
-    def homes(self, group: Group) -> list[int]:
-        """Freshly opened ``cgroup.procs`` of this process's own cgroups, one for each directory of ``group``."""
-        return [os.open(f"{self._home(path)}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in group.directories]
-
-    def _home(self, path: str) -> str:
-        device = os.stat(path).st_dev
-        return next(home for home in self._homes if os.stat(home).st_dev == device)
 
     def take(self, limits: Limits) -> Group:
         """A group that no process was ever in."""
@@ -64,14 +53,3 @@ class Groups:
     def close(self) -> None:
         """Remove everything."""
         self.host.close()
-
-
-def _own_directories() -> list[str]:
-    """Where this process itself is, in every cgroup hierarchy that is mounted."""
-    paths = cgroup_tree.parse_own_paths(cgroup_tree.read("/proc/self/cgroup"))
-    found: list[str] = []
-    for mount in cgroup_tree.parse_mounts(cgroup_tree.read("/proc/self/mountinfo")):
-        names = {""} if mount.version == 2 else mount.controllers
-        directories = (cgroup_tree.own_directory(mount, paths[name]) for name in sorted(names) if name in paths)
-        found += [directory for directory in directories if directory is not None]
-    return found

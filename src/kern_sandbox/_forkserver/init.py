@@ -30,18 +30,19 @@ GRACE_S = 0.25
 """How long processes that outlive the program may finish their output before the box ends, seconds."""
 INNER_ID = 1000
 """The uid and gid of a stem in its own user namespace; a box maps its 0 to it."""
+_PROGRAM_FIRST = 500
+"""The program's oom_score_adj: half of the box's memory counts against it before init is considered."""
 
 
 class Birth(NamedTuple):
     """The descriptors that a box is born with.
 
-    ``groups`` are the ``cgroup.procs`` of the box's own cgroups, ``homes`` those of the fork server's, in the same
-    order: who writes ``0`` to one moves itself there, because the fork server opened it.
+    ``groups`` are doors to the box's own cgroups: who writes ``0`` to one moves itself there, because the fork server
+    opened it.
     """
 
     report: int
     groups: list[int]
-    homes: list[int]
 
 
 class Order(NamedTuple):
@@ -84,17 +85,18 @@ def _text(path: object) -> str | None:
 def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool) -> NoReturn:
     """Be the box. ``nested``: this process is in a user namespace of its own and maps itself."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    processes.close_except([birth.report, *birth.groups, *birth.homes])
+    processes.close_except([birth.report, *birth.groups])
     stage = _Stage(socket.socket(fileno=birth.report))
     try:
         if nested:
             processes.map_ids("self", plan.user, (INNER_ID, INNER_ID), deny_setgroups=True)
-        stage.name = "cgroup"
-        _root_cgroup_namespace(birth)
         stage.name = "mounts"
         build_fresh(plan)
         stage.name = "limits"
         prepare(plan, part)
+        appetite = _Appetite()
+        stage.name = "cgroup"
+        _enter_groups(birth.groups)
         caps.set_dumpable(False)
         stage.name = "confinement"
         listener = confine(plan, part)
@@ -106,30 +108,36 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool) -> NoR
             os._exit(0)
         stage.name = "program"
         wakeup = _catch_children()
-        pid = _start(Order.of(frame), birth, stage)
+        pid = _start(Order.of(frame), appetite, stage)
     except OSError as error:
         stage.fail(error)
     processes.close_except([stage.report.fileno(), *wakeup])
     _supervise(pid, stage.report, wakeup[0])
 
 
-def _enter(descriptors: Sequence[int]) -> None:
-    """Move this process into cgroups whose ``cgroup.procs`` are open."""
-    for fd in descriptors:
-        os.write(fd, b"0")
+def _enter_groups(doors: Sequence[int]) -> None:
+    """Move into the box's own cgroups, and make them the root of a new cgroup namespace.
 
-
-def _root_cgroup_namespace(birth: Birth) -> None:
-    """Make the box's own cgroup the root of a new cgroup namespace, and step out of it again.
-
-    Init lives outside the box's limits, so that the program's hunger cannot take its supervisor.
+    Entering may wait for a grace period of Linux (10 to 20 ms with cgroup v2), so it is done once, ahead of the call,
+    and init stays inside; ``_Appetite`` keeps the program's hunger from taking it.
     """
-    _enter(birth.groups)
+    for fd in doors:
+        os.write(fd, b"0")
+        os.close(fd)
     syscall("unshare", Clone.NEWCGROUP)
-    _enter(birth.homes)
 
 
-def _start(order: Order, birth: Birth, stage: _Stage) -> int:
+class _Appetite:
+    """Who goes first when a box is out of memory: the program, never init. Open before ``/proc`` closes to init."""
+
+    def __init__(self) -> None:
+        self._fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+
+    def set(self, score: int) -> None:
+        os.pwrite(self._fd, str(score).encode(), 0)
+
+
+def _start(order: Order, appetite: _Appetite, stage: _Stage) -> int:
     """Start the program and say so; a failure is the order's, not the box's."""
     for name, fd in order.cell.items():
         with open(f"{CELL}/{name}", "xb") as target, open(fd, "rb") as source:
@@ -138,13 +146,13 @@ def _start(order: Order, birth: Birth, stage: _Stage) -> int:
     os.chdir(order.cwd)
     stage.name = "exec"
     fds.inherit_only(3)
-    _enter(birth.groups)
+    appetite.set(_PROGRAM_FIRST)
     try:
         pid = _spawn(order)
     except ValueError as error:
         raise OSError(22, str(error)) from None
     finally:
-        _enter(birth.homes)
+        appetite.set(0)
     wire.send(stage.report, {"started": True})
     return pid
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, NamedTuple
 
 from .._linux.fds import memory_file
+from ..errors import HostError
 from . import wire
 from .client import ForkServer
 from .pump import Collector, Relay, pump
@@ -143,7 +145,7 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False) -
 
     Raises:
         InternalError: the fork server is dead.
-        OSError: this process is out of descriptors.
+        HostError: this process is out of descriptors.
     """
     ends = _Ends()
     try:
@@ -162,6 +164,12 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False) -
             "roles": ends.roles,
         }
         return Launched(server.start(body, ends.theirs), stdin, stdout, stderr, results)
+    except OSError as error:
+        ends.close(ends.ours)
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            hint = "This process is out of descriptors: raise `ulimit -n`, or close some"
+            raise HostError("making the pipes of a box", errno=error.errno, hint=hint) from error
+        raise
     except BaseException:  # whatever happened, no pipe may outlive it
         ends.close(ends.ours)
         raise

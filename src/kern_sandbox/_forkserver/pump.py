@@ -170,10 +170,7 @@ class Pump:
             os.close(fd)
 
     def _read_verdict(self, death: Callable[[], InternalError]) -> dict[str, Any]:
-        try:
-            frame = wire.receive(self.call)
-        except ConnectionResetError:
-            frame = None
+        frame = wire.receive(self.call)
         if frame is None:
             raise death()
         return frame.body

@@ -1,69 +1,66 @@
 """The fork server: one thread, one loop. It makes boxes, keeps their deadlines, and gathers evidence.
 
 Its life hangs on the control socket: when that ends, the user's process is gone, and every box, cgroup and temporary
-directory goes with it. It holds nothing of value: its environment is empty and its command line hidden.
+workspace goes with it. It holds nothing of value: its environment is empty and its command line hidden.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import selectors
+import resource
 import signal
 import socket
 import sys
 import time
-from typing import Any, Callable
+from typing import Any
 
-from .._box.confine import Confinement
-from .._box.filter import FilterPolicy, compile_filter
 from .._box.plan import Plan, from_wire
-from .._linux import caps, cgroup, fds, landlock, processes, seccomp
+from .._linux import fds, processes
 from ..errors import HostError
 from . import wire
+from .abilities import Abilities, limits_of
 from .boxes import Box
 from .groups import Groups
+from .loop import Loop
 from .stems import Stem, StemMaker
 
 __all__ = ["main"]
 
 _START_LIMIT_S = 60.0
+_BASE_LIMIT_S = 10.0
 _IDLE_RETRY_S = 0.01
 _IDLE_LIMIT_S = 60.0
 """How long a box may wait for a call before it is dropped, seconds."""
 
 
 class Server:
-    """State of the loop. Every handler is called with what it was registered for and returns soon."""
+    """State of the loop. Every handler returns soon."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self.selector = selectors.DefaultSelector()
-        self.groups = Groups(cgroup.probe())
+        self.loop = Loop()
+        self.able = Abilities()
+        self.groups = Groups(self.able.host)
         self.maker = StemMaker()
         self.plans: dict[str, Plan] = {}
         self.stems: dict[str, Stem] = {}
         self.boxes: dict[int, Box] = {}
         self.temporary: set[str] = set()
-        self.nested = True
-        self.listener = _can_listen()
         self.count = 0
-        self.running = True
-
-    # The loop
 
     def run(self) -> None:
-        """Serve until the user's process is gone."""
-        self._watch(self.control, self._on_control)
-        parent = fds.open_pid(os.getppid())
-        self._watch(parent, self._stop)
+        """Serve until the user's process is gone, and then remove what it left."""
+        self.loop.watch(self.control, self._on_control, lambda _: None)
+        self.loop.watch(fds.open_pid(os.getppid()), self._stop, lambda _: None)
         gc.collect()
         gc.freeze()
-        while self.running:
-            for key, _ in self.selector.select(self._wait()):
-                if self._still(key):
-                    key.data()
+        while self.loop.running:
+            self.loop.turn(self._wait())
             self._enforce_deadlines()
+        self.close()
+        for path in self.temporary:
+            _remove_tree(path)
 
     def _wait(self) -> float | None:
         """How long to sleep: not at all while there is tidying to do, else until the next deadline."""
@@ -72,16 +69,6 @@ class Server:
         due = min((box.due for box in self.boxes.values()), default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
         return min(_IDLE_RETRY_S, wait or _IDLE_RETRY_S) if self.groups.busy else wait
-
-    def _still(self, key: selectors.SelectorKey) -> bool:
-        """Whether an event is not stale: an earlier one of the same batch may have closed what it is about."""
-        try:
-            return self.selector.get_key(key.fd).data is key.data
-        except KeyError:
-            return False
-
-    def _watch(self, file: Any, handler: Callable[[], None]) -> None:
-        self.selector.register(file, selectors.EVENT_READ, handler)
 
     def _enforce_deadlines(self) -> None:
         now = time.monotonic()
@@ -92,55 +79,57 @@ class Server:
                 box.end("timeout")
 
     def _stop(self) -> None:
-        self.running = False
+        self.loop.running = False
 
     def close(self) -> None:
-        """Take everything down."""
-        for stem in self.stems.values():
-            stem.end()
+        """Take every box and cgroup down; closing twice does nothing."""
+        for stem in list(self.stems.values()):
+            self._end_stem(stem)
         for box in self.boxes.values():
             box.close()
+        self.boxes.clear()
         self.groups.close()
-        for path in self.temporary:
-            _remove_tree(path)
 
     # What the client asks
 
     def _on_control(self) -> None:
-        try:
-            frame = wire.receive(self.control)
-        except ConnectionResetError:
-            frame = None
+        frame = wire.receive(self.control)
         if frame is None:
-            self.running = False
-            return
-        verb = frame.body["verb"]
-        if verb == "run":
+            self._stop()
+        elif frame.body["verb"] == "run":
             self._on_run(frame)
-        elif verb == "open":
+        elif frame.body["verb"] == "open":
             self.plans[frame.body["key"]] = from_wire(frame.body["plan"])
             self.temporary.update(frame.body["temporary"])
-        elif verb == "close":
+        elif frame.body["verb"] == "close":
             self._on_close(frame.body)
 
     def _on_close(self, body: dict[str, Any]) -> None:
         plan = self.plans.pop(body["key"], None)
+        for box in self.boxes.values():
+            if box.stem_key == body["key"] and box.ending == "exit":
+                box.ending = "cancelled"
         if body["key"] in self.stems:
             self._end_stem(self.stems[body["key"]])
         self.temporary.difference_update(body["temporary"])
-        if plan is not None and not any(_limits(other) == _limits(plan) for other in self.plans.values()):
-            self.groups.forget(_limits(plan))
+        if plan is not None and not any(limits_of(other) == limits_of(plan) for other in self.plans.values()):
+            self.groups.forget(limits_of(plan))
 
     def _on_run(self, frame: wire.Frame) -> None:
         """Serve one call. Descriptors: the call socket, then one for each role."""
         call = socket.socket(fileno=frame.fds[0])
         try:
-            stem = self._stem(frame.body["key"])
+            plan = self.plans.get(frame.body["key"])
+            if plan is None:
+                wire.reply(call, {"refused": {"failed": "closed"}})
+                call.close()
+                return
+            stem = self._stem(frame.body["key"], plan)
             box = stem.spares.popleft() if stem.spares else self._conceive(stem)
-            box.notes = self._notes(stem.plan)
+            box.notes = self.able.notes(plan)
             box.due = time.monotonic() + _START_LIMIT_S
             box.serve(call, frame.body, frame.fds[1:])
-            self._watch(call, lambda: self._on_call(box))
+            self.loop.watch(call, lambda: self._on_call(box), lambda words: self._break(box, words))
             stem.refill = True
         except (OSError, HostError) as error:
             _refuse(call, error)
@@ -153,8 +142,8 @@ class Server:
         ours, theirs = wire.pair()
         descriptors: list[int] = []
         try:
-            group = self.groups.take(_limits(stem.plan))
-            descriptors = [*group.join_fds(), *self.groups.homes(group)]
+            group = self.groups.take(limits_of(stem.plan))
+            descriptors = group.join_fds()
             self.count += 1
             stem.ask({"box": self.count}, [theirs.fileno(), *descriptors])
         except BaseException:  # whatever happened, the socket must not outlive it
@@ -166,7 +155,7 @@ class Server:
                 os.close(fd)
         box = Box(self.count, stem.key, ours, group, time.monotonic() + _IDLE_LIMIT_S)
         self.boxes[box.number] = box
-        self._watch(ours, lambda: self._on_report(box))
+        self.loop.watch(ours, lambda: self._on_report(box), lambda words: self._break(box, words))
         return box
 
     def _refill(self) -> bool:
@@ -181,50 +170,29 @@ class Server:
                 return True
         return False
 
-    def _notes(self, plan: Plan) -> list[str]:
-        """What was asked for and this host does not enforce for a box as a whole."""
-        asked = {"memory": plan.memory_bytes, "pids": plan.pids, "cpu": plan.cpus}
-        host = self.groups.host
-        unnamed = [] if self.listener else ["a forbidden system call is stopped but not named inside this host's own filter"]
-        return unnamed + [
-            f"{name} is not limited for the box as a whole on this host; kern-sandbox doctor says why"
-            for name, value in asked.items()
-            if value is not None and name not in host.enforces
-        ]
-
     # Stems
 
-    def _stem(self, key: str) -> Stem:
+    def _stem(self, key: str, plan: Plan) -> Stem:
         if key in self.stems:
             return self.stems[key]
-        plan = self.plans[key]
         if plan.require_limits:
-            self.groups.host.require("memory", "pids")
-        stem = self.maker.make(key, plan, self._part(plan), nested=self.nested)
+            self.able.host.require("memory", "pids")
+        first = not self.stems
+        stem = self.maker.make(key, plan, self.able.part(plan), nested=self.able.nested)
+        if first and self.able.nested and stem.cannot_nest(_BASE_LIMIT_S):
+            self.able.nested = False
+            self.maker.end(stem)
+            stem = self.maker.make(key, plan, self.able.part(plan), nested=False)
         self.stems[key] = stem
-        self._watch(stem.control, lambda: self._on_stem(stem))
+        self.loop.watch(stem.control, lambda: self._on_stem(stem), lambda words: self._lose_stem(stem, _lost(words)))
+        if stem.has_word:
+            self._on_stem(stem)
         return stem
 
-    def _part(self, plan: Plan) -> Confinement:
-        policy = FilterPolicy(untrusted=plan.untrusted, capabilities=plan.capabilities)
-        return Confinement(
-            last_capability=caps.last_capability(),
-            landlock_abi=landlock.abi_version(),
-            program=compile_filter(policy, listener=self.listener),
-            listener=self.listener,
-            limit_memory="memory" not in self.groups.host.enforces,
-            limit_pids="pids" not in self.groups.host.enforces,
-        )
-
     def _on_stem(self, stem: Stem) -> None:
-        try:
-            frame = wire.receive(stem.control)
-        except ConnectionResetError:
-            frame = None
+        frame = stem.next_frame()
         if frame is None:
-            self._lose_stem(
-                stem, {"failed": "stem", "errno": None, "text": "the stem process was killed", "path": None}
-            )
+            self._lose_stem(stem, _lost("the process that boxes are forked from was killed"))
         elif "failed" in frame.body:
             self._lose_stem(stem, frame.body)
         elif "ready" in frame.body:
@@ -235,65 +203,66 @@ class Server:
     def _on_born(self, stem: Stem, frame: wire.Frame) -> None:
         stem.waiting.discard(frame.body["box"])
         box = self.boxes.get(frame.body["box"])
-        if not frame.fds:
-            if box is not None:
-                box.evidence.update(failed="namespaces", errno=frame.body["errno"], text=frame.body["text"])
-                self._finish(box)
-            return
-        pidfd = frame.fds[0]
         if box is None:
-            fds.send_signal(pidfd, signal.SIGKILL)
-            os.close(pidfd)
-            return
-        box.born(pidfd)
-        self._watch(pidfd, lambda: self._on_end(box))
+            for pidfd in frame.fds:
+                fds.send_signal(pidfd, signal.SIGKILL)
+                os.close(pidfd)
+        elif not frame.fds:
+            box.evidence.update(failed="namespaces", errno=frame.body["errno"], text=frame.body["text"])
+            self._finish(box)
+        else:
+            box.born(frame.fds[0])
+            self.loop.watch(box.pidfd, lambda: self._on_end(box), lambda words: self._break(box, words))
 
     def _lose_stem(self, stem: Stem, reason: dict[str, Any]) -> None:
-        """A stem is gone or could not be built: its boxes end too."""
-        waiting = set(stem.waiting)
-        self._end_stem(stem)
-        if reason["failed"] == "nesting" and self.nested:
-            self.nested = False
-        for number in waiting & set(self.boxes):
+        """A stem is gone or could not be built: boxes that it has not made yet fail for that reason."""
+        for number in stem.waiting & set(self.boxes):
             self.boxes[number].evidence.update(reason)
-            self._finish(self.boxes[number])
+        self._end_stem(stem)
 
     def _end_stem(self, stem: Stem) -> None:
+        """Kill a stem, and so every box below it; each box is finished with what is known of it."""
         self.stems.pop(stem.key, None)
-        self.selector.unregister(stem.control)
-        stem.end()
-        self.maker.retire(stem.host_id)
+        self.loop.drop(stem.control)
+        self.maker.end(stem)
+        for box in [box for box in self.boxes.values() if box.stem_key == stem.key]:
+            self._on_end(box)
 
     # Boxes
 
     def _on_call(self, box: Box) -> None:
         if box.call is not None and not box.read_call():
-            self.selector.unregister(box.call)
+            self.loop.drop(box.call)
             box.end("cancelled")
 
     def _on_report(self, box: Box) -> None:
         before = "started" in box.evidence
-        came = box.read_report()
-        if came and box.listener is None:
-            box.listener = came.pop()
-            self._watch(box.listener, lambda: self._on_listener(box))
-        for fd in came:
-            os.close(fd)
+        if not box.read_report():
+            self.loop.drop(box.report)
+        if box.new_listener:
+            box.new_listener = False
+            self.loop.watch(box.listener, lambda: self._on_listener(box), lambda words: self._break(box, words))
         if not before and "started" in box.evidence:
             box.due = time.monotonic() + box.timeout_s
         if box.over:
             self._finish(box)
 
     def _on_listener(self, box: Box) -> None:
-        if box.listener is not None and not box.read_listener():
-            self.selector.unregister(box.listener)
+        if not box.read_listener():
+            self.loop.drop(box.listener)
 
     def _on_end(self, box: Box) -> None:
         """Init has ended, and everything in the box with it."""
         box.read_listener()
-        for fd in box.read_report():
-            os.close(fd)
+        box.read_report()
         self._finish(box)
+
+    def _break(self, box: Box, words: str) -> None:
+        """A fault of ours in handling ``box``: its call gets an error, and nobody else notices."""
+        if box.number in self.boxes:
+            box.end("cancelled")
+            box.evidence.update(_lost(words))
+            self._finish(box)
 
     def _no_longer_spare(self, box: Box) -> None:
         stem = self.stems.get(box.stem_key)
@@ -301,34 +270,21 @@ class Server:
             stem.spares.remove(box)
 
     def _finish(self, box: Box) -> None:
-        del self.boxes[box.number]
+        if self.boxes.pop(box.number, None) is None:
+            return
         self._no_longer_spare(box)
         for file in (box.call, box.report, box.pidfd, box.listener):
-            if file is not None and file in self.selector.get_map():
-                self.selector.unregister(file)
-        if box.call is not None:
-            try:
-                wire.send(box.call, box.verdict())
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # the client went away first, and the box is gone all the same
-        box.close()
-        self.groups.put_away(box.group)
-
-
-def _can_listen() -> bool:
-    """Whether a filter of ours can report to us: not where an outer one (a container's) has a listener already."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        if "\nSeccomp:\t0\n" in file.read():
-            return True
-    pid = os.fork()
-    if pid == 0:
+            self.loop.drop(file)
         try:
-            caps.no_new_privileges()
-            seccomp.install(compile_filter(FilterPolicy()), listener=True)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1] == 0
+            if box.call is not None:
+                wire.reply(box.call, box.verdict(named=self.able.listener))
+        finally:
+            box.close()
+            self.groups.put_away(box.group)
+
+
+def _lost(words: str) -> dict[str, Any]:
+    return {"failed": "engine", "errno": None, "text": words, "path": None}
 
 
 def _remove_tree(path: str) -> None:
@@ -341,11 +297,7 @@ def _remove_tree(path: str) -> None:
         os.close(handle)
         os.rmdir(path)
     except OSError as error:
-        sys.stderr.write(f"removing {path!r}: {error}\n")
-
-
-def _limits(plan: Plan) -> cgroup.Limits:
-    return cgroup.Limits(memory_bytes=plan.memory_bytes, pids=plan.pids, cpus=plan.cpus)
+        sys.stderr.write(f"kern-forkserver: removing {path!r}: {error}\n")
 
 
 def _refuse(call: socket.socket, error: OSError | HostError) -> None:
@@ -355,16 +307,15 @@ def _refuse(call: socket.socket, error: OSError | HostError) -> None:
         body.update(failed="host", text=error.attempted, hint=error.hint, kind=type(error).__name__)
     elif error.filename is not None:
         body.update(failed="mounts", text=error.strerror, path=os.fsdecode(error.filename))
-    try:
-        wire.send(call, {"refused": body})
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # the client went away first
+    wire.reply(call, {"refused": body})
     call.close()
 
 
 def main(control_fd: int) -> None:
     """Be the fork server of the process at the other end of ``control_fd``."""
     processes.hide_command_line("kern-forkserver")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     server = Server(socket.socket(fileno=control_fd))

@@ -52,6 +52,7 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
     """
     stage = "namespaces"
     try:
+        processes.reset_signals()
         processes.close_except([control.fileno(), mapped, *(seed.trees or ())])
         os.read(mapped, 1)
         os.close(mapped)
@@ -124,14 +125,8 @@ def _serve(seed: Seed, control: socket.socket) -> NoReturn:
             wire.send(control, {"box": frame.body["box"], "errno": error.errno, "text": str(error)})
         else:
             if child.pid == 0:
-                run_box(seed.plan, seed.part, _birth(frame), nested=seed.nested)
+                run_box(seed.plan, seed.part, Birth(frame.fds[0], frame.fds[1:]), nested=seed.nested)
             wire.send(control, {"box": frame.body["box"]}, [child.pidfd])
             os.close(child.pidfd)
         for fd in frame.fds:
             os.close(fd)
-
-
-def _birth(frame: wire.Frame) -> Birth:
-    """The descriptors of a request: the report socket, then as many groups as homes."""
-    half = (len(frame.fds) - 1) // 2
-    return Birth(frame.fds[0], frame.fds[1 : 1 + half], frame.fds[1 + half :])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import select
 import signal
 import socket
 from collections.abc import Sequence
@@ -51,23 +52,31 @@ class Stem:
     ready: bool = False
     spares: collections.deque[Box] = field(default_factory=collections.deque)
     refill: bool = False
+    _first: wire.Frame | None = None
 
     def ask(self, body: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Ask for one box; the answer comes as a frame on ``control``."""
         self.waiting.add(body["box"])
         wire.send(self.control, body, descriptors)
 
-    def end(self) -> None:
-        """Kill it, and with it every box that it made; wait until they are gone."""
-        fds.send_signal(self.pidfd, signal.SIGKILL)
-        try:
-            os.waitpid(self.pid, 0)
-        except ChildProcessError:
-            pass  # SIGCHLD is ignored by whoever started this process: Linux reaps
-        os.close(self.pidfd)
-        self.control.close()
-        if self.loan is not None:
-            give_back(self.loan)
+    def cannot_nest(self, limit_s: float) -> bool:
+        """Wait for its first word: whether it failed because a nested user namespace cannot be used here."""
+        poller = select.poll()
+        poller.register(self.control, select.POLLIN)
+        if not poller.poll(limit_s * 1000):
+            return False
+        self._first = wire.receive(self.control)
+        return self._first is not None and self._first.body.get("failed") == "nesting"
+
+    def next_frame(self) -> wire.Frame | None:
+        """What it says next; ``None`` when it is gone."""
+        first, self._first = self._first, None
+        return first or wire.receive(self.control)
+
+    @property
+    def has_word(self) -> bool:
+        """Whether a frame was taken in and not looked at yet."""
+        return self._first is not None
 
 
 class StemMaker:
@@ -88,10 +97,20 @@ class StemMaker:
         try:
             return self._start(key, plan, (part, nested), host_id)
         except BaseException:  # whatever went wrong, the id is free again
-            self.retire(host_id)
+            self._retire(host_id)
             raise
 
-    def retire(self, host_id: int | None) -> None:
+    def end(self, stem: Stem) -> None:
+        """Kill ``stem``, and with it every box that it made; wait until they are gone."""
+        fds.send_signal(stem.pidfd, signal.SIGKILL)
+        os.waitpid(stem.pid, 0)
+        os.close(stem.pidfd)
+        stem.control.close()
+        if stem.loan is not None:
+            give_back(stem.loan)
+        self._retire(stem.host_id)
+
+    def _retire(self, host_id: int | None) -> None:
         """Nothing runs with ``host_id`` any more."""
         if self._ids is not None and host_id is not None:
             self._ids.give_back(host_id)

@@ -7,15 +7,17 @@ travels in an anonymous file beside it.
 from __future__ import annotations
 
 import array
+import errno
 import json
 import os
 import socket
+import stat
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._linux.fds import memory_file
 
-__all__ = ["Frame", "pair", "receive", "send"]
+__all__ = ["Frame", "pair", "receive", "reply", "send"]
 
 _INLINE = 60_000
 _MAX_DESCRIPTORS = 64
@@ -41,6 +43,8 @@ def send(sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = ()) -> 
         OSError: the other end is gone (EPIPE, ECONNRESET), or would block on a non-blocking socket.
     """
     data = json.dumps(body, separators=(",", ":")).encode("ascii")
+    if len(data) > _MAX_FRAME:
+        raise OSError(errno.E2BIG, f"a frame of {len(data)} bytes is larger than {_MAX_FRAME}")
     if len(data) <= _INLINE:
         _send(sock, b"J" + data, fds)
         return
@@ -56,20 +60,36 @@ def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
     sock.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
 
 
+def reply(sock: socket.socket, body: dict[str, Any]) -> None:
+    """Send a last frame to somebody who may be gone, and who then needs none."""
+    try:
+        send(sock, body)
+    except (BrokenPipeError, ConnectionResetError):
+        return
+
+
 def receive(sock: socket.socket, flags: int = 0) -> Frame | None:
     """The next frame, or ``None`` at end of file.
 
     Raises:
-        OSError: as recvmsg(2).
+        OSError: as recvmsg(2); EMFILE if descriptors were lost because this process cannot hold more.
         ValueError: not a frame.
     """
     room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
-    data, ancillary, _, _ = sock.recvmsg(_INLINE + 1, room, flags | socket.MSG_CMSG_CLOEXEC)
+    flags |= socket.MSG_CMSG_CLOEXEC
+    try:
+        data, ancillary, told, _ = sock.recvmsg(_INLINE + 1, room, flags)
+    except ConnectionResetError:  # the other end left frames of ours unread; what it sent before is still here
+        data, ancillary, told, _ = sock.recvmsg(_INLINE + 1, room, flags)
     fds = array.array("i")
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
     owned = list(fds)
+    if told & socket.MSG_CTRUNC:
+        for fd in owned:
+            os.close(fd)
+        raise OSError(errno.EMFILE, "descriptors of a frame were lost")
     if not data and not owned:
         return None
     try:
@@ -80,10 +100,17 @@ def receive(sock: socket.socket, flags: int = 0) -> Frame | None:
         raise
 
 
+def _whole_file(fd: int) -> bytes:
+    with open(fd, "rb") as file:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_FRAME:
+            raise ValueError("a large frame is in a regular file of bounded size")
+        return file.read(_MAX_FRAME)
+
+
 def _decode(data: bytes, fds: list[int]) -> dict[str, Any]:
     if data[:1] == b"M" and fds:
-        with open(fds.pop(), "rb") as file:
-            data = b"J" + file.read(_MAX_FRAME)
+        data = b"J" + _whole_file(fds.pop())
     if data[:1] != b"J":
         raise ValueError(f"a frame starts with J or M, not {data[:1]!r}")
     body = json.loads(data[1:])

@@ -79,7 +79,9 @@ class Group:
         for directory in self.directories:
             if cgroup_tree.write_if_possible(f"{directory}/cgroup.kill", "1"):
                 return
-        if self.directories and self._refused_when_killed is None:
+        if self.empty():
+            return
+        if self._refused_when_killed is None:
             self._refused_when_killed = self._counted().pids_refused
         for directory in self.directories:
             cgroup_tree.write_if_possible(f"{directory}/pids.max", "0")

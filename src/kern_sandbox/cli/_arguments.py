@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,11 +55,19 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=width - 2, max_help_position=26)
 
 
+class _Parser(argparse.ArgumentParser):
+    """One that does not hide that its words could not be written."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (sys.stderr if file is None else file).write(message)
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Take a command line apart; ``command`` names the command. What stands after ``exec … --`` is left as it is.
 
     Raises:
         SystemExit: it is wrong, or asks for help or the version; the words have been printed.
+        OSError: they could not be.
     """
     words, rest = list(argv), []
     if words[:1] == ["exec"] and "--" in words:
@@ -71,7 +80,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser("kern-sandbox", description=_ABOUT, formatter_class=_Help, allow_abbrev=False)
+    top = _Parser("kern-sandbox", description=_ABOUT, formatter_class=_Help, allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"kern-sandbox {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _run(commands)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Callable, NoReturn
 
@@ -37,6 +37,15 @@ class _Usage(Exception):
     """The command line asks for something that cannot be."""
 
 
+class _Unwritten(Exception):
+    """One of this process's own streams cannot be written."""
+
+    def __init__(self, stream: str, error: OSError) -> None:
+        super().__init__(stream)
+        self.stream = stream
+        self.error = error
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
@@ -49,14 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     _fill_standard_streams()
     with _interruptible():
         try:
-            return _reported(parse(sys.argv[1:] if argv is None else argv))
-        except SystemExit as end:  # argparse has said its words
-            return _flushed(end.code if isinstance(end.code, int) else EXIT_USAGE)
+            status = _status(sys.argv[1:] if argv is None else argv)
+            _flush()
+            return status
         except KeyboardInterrupt:
             _say(f"{_after_echo()}interrupted: the box was stopped, and all that ran in it")
             return EXIT_INTERRUPTED
-        except BrokenPipeError:
-            return _broken()
+        except _Unwritten as failure:
+            return _unwritten(failure)
 
 
 def _fill_standard_streams() -> None:
@@ -68,19 +77,25 @@ def _fill_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, and so this one
 
 
-def _reported(arguments: argparse.Namespace) -> int:
-    """The command's status; errors are reported here, where it is known how."""
+def _status(argv: Sequence[str]) -> int:
+    """The command's status; its errors are reported here, where it is known how."""
+    try:
+        arguments = parse(argv)
+    except SystemExit as end:  # argparse has said its words
+        return end.code if isinstance(end.code, int) else EXIT_USAGE
+    except OSError as error:
+        raise _Unwritten("standard output", error) from error
     try:
         commands = {"run": _run, "exec": _exec, "doctor": _doctor}
-        return _flushed(commands[arguments.command](arguments))
+        return commands[arguments.command](arguments)
+    except _Unwritten:
+        raise
     except _Usage as error:
         _say(f"error: {error}")
         return EXIT_USAGE
     except SandboxError as error:
         _say_error(arguments, error, str(error), error.hint)
         return EXIT_USAGE if isinstance(error, SpecError) else EXIT_SANDBOX
-    except BrokenPipeError:
-        raise
     except Exception as error:  # a defect of ours is reported, and shown with --debug
         words = f"the command itself failed: {type(error).__name__}: {error} (--debug shows where)"
         _say_error(arguments, error, words, "")
@@ -143,24 +158,17 @@ def _call(arguments: argparse.Namespace, stdin: int | None, verb: Callable[[Sess
     options = sandbox_options(arguments)
     if arguments.json:
         with contextlib.closing(Session(arguments.workspace, options)) as session:
-            result = verb(session, How(stdin=_whole(stdin)))
+            result = verb(session, How(stdin=_whole(stdin, arguments.timeout_s)))
         _print_json(result.to_dict())
         return result.exit_code
     sinks = [Sink(fd, arguments.max_output_bytes, raw=arguments.raw) for fd in (1, 2)]
     with contextlib.closing(LiveSession(arguments.workspace, options, Streams(stdin, *sinks))) as session:
         result = verb(session, How())
     for sink in sinks:
-        _check_written(sink)
+        if sink.error is not None:
+            raise _Unwritten({1: "standard output", 2: "standard error"}[sink.fd], sink.error)
     _conclude(result, sinks)
     return result.exit_code
-
-
-def _check_written(sink: Sink) -> None:
-    if isinstance(sink.error, BrokenPipeError):
-        raise sink.error
-    if sink.error is not None:
-        name = {1: "output", 2: "error"}[sink.fd]
-        raise SandboxError(f"writing to standard {name}", errno=sink.error.errno, hint="The box was stopped.")
 
 
 def _conclude(result: ExecutionResult, sinks: Sequence[Sink]) -> None:
@@ -214,11 +222,23 @@ def _input(arguments: argparse.Namespace, *, taken: bool) -> Iterator[int | None
         yield file.fileno()
 
 
-def _whole(stdin: int | None) -> bytes | None:
+def _whole(stdin: int | None, patience_s: float) -> bytes | None:
+    """All that there is to read. Whoever starts us may have left a pipe open that never ends: that is said."""
     if stdin is None:
         return None
-    with io.FileIO(stdin, "rb", closefd=False) as file:
-        return file.readall()
+    import select
+
+    poller = select.poll()
+    poller.register(stdin, select.POLLIN)
+    deadline = time.monotonic() + patience_s
+    chunks: list[bytes] = []
+    while poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        chunk = os.read(stdin, 1 << 16)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+    words = "the input did not end within --timeout-s, and --json reads it whole before the code starts"
+    raise _Usage(f"{words}; say --stdin /dev/null where the code reads nothing")
 
 
 # What goes out
@@ -229,7 +249,10 @@ def _print(text: str) -> None:
     if sys.stdout is None:
         return
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    except OSError as error:
+        raise _Unwritten("standard output", error) from error
 
 
 def _print_json(value: object) -> None:
@@ -252,22 +275,23 @@ def _after_echo() -> str:
     return "\n" if sys.stderr is not None and sys.stderr.isatty() else ""
 
 
-def _flushed(status: int) -> int:
-    """``status``, once everything is written, which Python would else do after the last chance to say that it failed.
-
-    Raises:
-        BrokenPipeError: nobody reads standard output any more.
-    """
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    return status
+def _flush() -> None:
+    """Write everything out, which Python would else do after the last chance to say that it failed."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        raise _Unwritten("standard output", error) from error
 
 
-def _broken() -> int:
-    """Nobody reads what we write: end quietly, and keep Python from writing the rest at its own end."""
+def _unwritten(failure: _Unwritten) -> int:
+    """The status where nobody reads us, which is no error, or where a write failed, which is."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_BROKEN_PIPE
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+    if isinstance(failure.error, BrokenPipeError):
+        return EXIT_BROKEN_PIPE
+    _say(f"error: writing to {failure.stream}: {os.strerror(failure.error.errno or 0)}; what ran was stopped")
+    return EXIT_SANDBOX
 
 
 @contextlib.contextmanager

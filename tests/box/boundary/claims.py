@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, Literal
+from typing import TYPE_CHECKING, Any, Callable, Literal
 
 from kern_sandbox import SandboxError
 from support import cgroup_mode
@@ -48,10 +48,11 @@ class Claim:
         sentence: what holds.
         probe: attacks a target; returns how it was breached, or ``""``.
         without: layers whose absence must let the attack through; empty where only other targets can be controls.
-        known: why it is breached on purpose or for now; ``""`` where it must hold.
+        known: why it is breached for now; ``""`` where it must hold. Whoever mends it deletes the words.
         root_only: the attack needs a host user that is root.
         cgroup: the attack needs a host with cgroups that enforce limits.
         engine_only: nothing of another target can be asked this, or it would harm the host there.
+        more: further sets of layers, each a control of its own.
     """
 
     id: str
@@ -91,7 +92,7 @@ def breaches(ran: Ran) -> str:
     return "; ".join(line[7:] for line in ran.stdout.splitlines() if line.startswith("BREACH "))
 
 
-def inside(code: str, **options: object) -> Callable[[Target], str]:
+def inside(code: str, **options: Any) -> Callable[[Target], str]:
     """A probe that is one snippet."""
 
     def probe(target: Target) -> str:

@@ -1,4 +1,4 @@
-"""``python -m tests.box.boundary.table``: every claim on this host, for kern_sandbox, plain bubblewrap and a plain process.
+"""``python -m tests.box.boundary.table``: every claim on this host, for kern_sandbox, bubblewrap and a plain process.
 
 Options: a prefix of claims to run (``B23``), ``--json`` for one JSON object a line.
 """
@@ -48,7 +48,11 @@ def lines(claims: Sequence[Claim] = tuple(CLAIMS)) -> Iterator[Line]:
     bubblewrap = bubblewrap_works()
     for claim in claims:
         engine = judge(claim, Engine())
-        weakened = [("without " + ", ".join(names), judge(claim, Engine(*names))) for names in (claim.without, *claim.more) if names]
+        weakened = [
+            ("without " + ", ".join(names), judge(claim, Engine(*names)))
+            for names in (claim.without, *claim.more)
+            if names
+        ]
         others: dict[str, Verdict] = {}
         for target in (Bubblewrap(), Subprocess()):
             if claim.engine_only or (target.name == "bwrap" and not bubblewrap):
@@ -66,9 +70,10 @@ def main(arguments: Sequence[str]) -> int:
     for line in lines([claim for claim in CLAIMS if claim.id.startswith(wanted)]):
         total[line.word] += 1
         failed |= line.word == "breached" and not line.claim.known
-        print(_json(line) if "--json" in arguments else _text(line), flush=True)
+        sys.stdout.write((_json(line) if "--json" in arguments else _text(line)) + "\n")
+        sys.stdout.flush()
     if "--json" not in arguments:
-        print(", ".join(f"{count} {word}" for word, count in sorted(total.items())))
+        sys.stdout.write(", ".join(f"{count} {word}" for word, count in sorted(total.items())) + "\n")
     return int(failed)
 
 

@@ -58,6 +58,11 @@ def _binds_writable(plan: Plan) -> Plan:
     return dataclasses.replace(plan, base=tuple(steps))
 
 
+def _large_scratch(plan: Plan) -> Plan:
+    fresh = (scratch._replace(size=max(scratch.size, 1 << 30)) for scratch in plan.fresh)
+    return dataclasses.replace(plan, fresh=tuple(fresh))
+
+
 _NO_NAMESPACE = """
 from kern_sandbox._forkserver import stem, stems
 from kern_sandbox._linux.abi import Clone
@@ -65,27 +70,29 @@ stem._FRESH &= ~Clone.{0}
 stems._NAMESPACES &= ~Clone.{0}
 """
 _SHARED_USER_NAMESPACE = """
-from kern_sandbox._forkserver import server
-_made = server.Server.__init__
-def _flat(self, control):
-    _made(self, control)
-    self.nested = False
-server.Server.__init__ = _flat
+from kern_sandbox._forkserver import stems
+_make = stems.StemMaker.make
+stems.StemMaker.make = lambda self, key, plan, part, *, nested: _make(self, key, plan, part, nested=False)
 """
 
-_DUMPABLE = "from kern_sandbox._linux import caps\nset_it = caps.set_dumpable\ncaps.set_dumpable = lambda dumpable: set_it(True)\n"
+_DUMPABLE = """
+from kern_sandbox._linux import caps
+set_it = caps.set_dumpable
+caps.set_dumpable = lambda dumpable: set_it(True)
+"""
 """Init can be looked into, as every process can that says nothing else."""
 
 WEAKENINGS: dict[str, Weakening] = {
-    "environment": Weakening(
-        0, _DUMPABLE, start={"env": None}
+    "environment": Weakening(0, _DUMPABLE, start={"env": None}),
+    "command line": Weakening(
+        0, "from kern_sandbox._linux import processes; processes.hide_command_line = lambda name: None"
     ),
-    "command line": Weakening(0, "from kern_sandbox._linux import processes; processes.hide_command_line = lambda name: None"),
     "host id": Weakening(1, "from kern_sandbox._forkserver import ids; ids.HostIds.take = lambda self: 0"),
     "pivot": Weakening(
         2,
         # Linux makes no nested user namespace for a process whose root is not its mount namespace's own
-        _SHARED_USER_NAMESPACE + "import os\nfrom kern_sandbox._linux import mounts\nfrom kern_sandbox._linux.libc import syscall\n"
+        _SHARED_USER_NAMESPACE
+        + "import os\nfrom kern_sandbox._linux import mounts\nfrom kern_sandbox._linux.libc import syscall\n"
         "def stay(root):\n    os.chdir(root); syscall('pivot_root', b'.', b'.'); os.chdir('/')\n"
         "mounts.pivot_into = stay",
     ),
@@ -97,16 +104,20 @@ WEAKENINGS: dict[str, Weakening] = {
     "read-only binds": Weakening(2, plan=_binds_writable),
     "nosuid": Weakening(
         2,
-        "from kern_sandbox._box import build\nfrom kern_sandbox._linux.abi import MountAttr\nbuild._QUIET = MountAttr(0)",
+        "from kern_sandbox._box import build\nfrom kern_sandbox._linux import abi\nbuild._QUIET = abi.MountAttr(0)",
     ),
     "propagation": Weakening(
         2,
-        "from kern_sandbox._linux import abi, mounts\nmounts.make_private = lambda path: None\n"
-        "mounts.Mount = type('Mount', (), {**{m.name: m for m in abi.Mount}, 'PRIVATE': 0})",
+        "import ctypes\nfrom kern_sandbox._linux import abi, libc, mounts\nmounts.make_private = lambda path: None\n"
+        "def shared(tree, attributes, *, userns_fd=0):\n"
+        "    attrs = abi.MountAttrs(int(attributes), 0, 0, userns_fd)\n"
+        "    libc.syscall('mount_setattr', tree, b'', mounts._ALL_TREE, ctypes.byref(attrs), ctypes.sizeof(attrs))\n"
+        "mounts.set_attributes = shared",
     ),
     "pid namespace": Weakening(
         3,
-        _SHARED_USER_NAMESPACE + "from kern_sandbox._forkserver import stem\nfrom kern_sandbox._linux.abi import Clone\n"
+        _SHARED_USER_NAMESPACE
+        + "from kern_sandbox._forkserver import stem\nfrom kern_sandbox._linux.abi import Clone\n"
         "stem._FRESH &= ~Clone.NEWPID",
     ),
     "ipc namespace": Weakening(3, _NO_NAMESPACE.format("NEWIPC")),
@@ -123,14 +134,16 @@ WEAKENINGS: dict[str, Weakening] = {
     ),
     "network namespace": Weakening(4, plan=_replaced(network=True)),
     "memory limit": Weakening(5, plan=_replaced(memory_bytes=None)),
+    "scratch size": Weakening(5, plan=_large_scratch),
     "pids limit": Weakening(5, plan=_replaced(pids=None)),
     "cpu limit": Weakening(5, plan=_replaced(cpus=None)),
-    "resource limits": Weakening(6, "from kern_sandbox._forkserver import init; init.prepare = lambda plan, part: None"),
+    "resource limits": Weakening(
+        6, "from kern_sandbox._forkserver import init; init.prepare = lambda plan, part: None"
+    ),
     "capabilities": Weakening(7, "from kern_sandbox._linux import caps; caps.drop_capabilities = lambda last: None"),
     "bounding set": Weakening(
         7,
-        "import types\nfrom kern_sandbox._linux import caps\n"
-        "caps.libc = types.SimpleNamespace(prctl=lambda *rest: 0)",
+        "import types\nfrom kern_sandbox._linux import caps\ncaps.libc = types.SimpleNamespace(prctl=lambda *rest: 0)",
     ),
     "securebits": Weakening(
         7,
@@ -162,9 +175,30 @@ WEAKENINGS: dict[str, Weakening] = {
         "fds.inherit_only = lambda first: None",
         start={"close_fds": False, "pass_fds": ()},
     ),
+    "report": Weakening(
+        11,
+        "import contextlib, os, stat\nfrom kern_sandbox._linux import fds\n"
+        "def hand_on(first):\n"
+        "    for name in os.listdir('/proc/self/fd'):\n"
+        "        with contextlib.suppress(OSError):\n"
+        "            if stat.S_ISSOCK(os.fstat(int(name)).st_mode): os.dup2(int(name), 40)\n"
+        "fds.inherit_only = hand_on",
+    ),
+    "reaping": Weakening(
+        3,
+        "import os\nfrom kern_sandbox._forkserver import init\n"
+        "def only(pid):\n"
+        "    ended, how = os.waitpid(pid, os.WNOHANG)\n"
+        "    return (how if ended else None), not ended\n"
+        "init._reap = only",
+    ),
+    "signal actions": Weakening(
+        11, "from kern_sandbox._linux import processes; processes.reset_signals = lambda: None"
+    ),
     "session": Weakening(
         11,
-        "import os\nos.posix_spawn = lambda *rest, _real=os.posix_spawn, **how: _real(*rest, **{**how, 'setsid': False})",
+        "import os\nspawn = os.posix_spawn\n"
+        "os.posix_spawn = lambda *rest, **how: spawn(*rest, **dict(how, setsid=False))",
         start={"start_new_session": False},
     ),
     "groups": Weakening(

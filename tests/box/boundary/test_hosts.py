@@ -1,0 +1,120 @@
+"""Attacks that need a special host: a terminal, a shared mount tree, supplementary groups, a processor quota."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import REPO, cgroup_mode, need, need_boxes
+
+from .targets import Engine
+
+CODE = f"""
+import sys
+sys.path[:0] = [{str(REPO)!r}, {str(REPO / "tests")!r}, {str(REPO / "src")!r}]
+from tests.box.boundary.targets import Engine
+"""
+TERMINAL = """
+import fcntl, os
+try:
+    fd = os.open("/dev/tty", os.O_RDWR)
+    print("a controlling terminal", os.ttyname(fd))
+except OSError as error:
+    print("none")
+"""
+
+
+def on_a_terminal(*removed: str) -> str:
+    """What a box of a program that runs on a terminal says of ``/dev/tty``."""
+    code = f"{CODE}\nwith Engine(*{removed!r}).room() as room: print(room.run({TERMINAL!r}).stdout)"
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    said = b""
+    try:
+        while data := os.read(master, 4096):
+            said += data
+    except OSError:  # EIO: the terminal has hung up
+        pass
+    os.close(master)
+    os.waitpid(pid, 0)
+    return said.decode()
+
+
+def test_a_box_has_no_part_in_the_terminal_of_its_user() -> None:
+    """B10."""
+    need_boxes()
+    assert "none" in on_a_terminal()
+
+
+def test_without_its_own_session_a_box_would_hold_the_terminal() -> None:
+    """B10, control."""
+    need_boxes()
+    assert "a controlling terminal" in on_a_terminal("session")
+
+
+def table(prefix: str, *argv: str) -> dict[str, dict[str, dict[str, str]]]:
+    """The table's lines for claims that begin with ``prefix``, from a process started through ``argv``."""
+    code = f"{CODE}\nfrom tests.box.boundary.table import main\nmain(['--json', {prefix!r}])"
+    ran = subprocess.run([*argv, sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout, ran.stderr
+    return {line["id"]: line["targets"] for line in map(json.loads, ran.stdout.splitlines())}
+
+
+def test_where_the_hosts_mounts_are_shared_a_box_shares_none() -> None:
+    """B43; the control leaves the propagation of mounts as it is."""
+    need_boxes()
+    need(os.geteuid() == 0 and shutil.which("unshare") is not None, "only root can make its mounts shared")
+    targets = table("B43", "unshare", "--mount", "--propagation", "shared")["B43"]
+    assert targets["kern_sandbox"]["word"] == "held"
+    assert targets["without propagation"]["word"] == "breached"
+
+
+def test_supplementary_groups_of_root_stay_outside() -> None:
+    """B36; the control keeps them."""
+    need_boxes()
+    need(os.geteuid() == 0 and shutil.which("setpriv") is not None, "only root can take on a group")
+    targets = table("B36", "setpriv", "--groups", "4242")["B36"]
+    assert targets["kern_sandbox"]["word"] == "held"
+    assert targets["without groups"]["word"] == "breached"
+
+
+def quota(*removed: str) -> str:
+    """The processor quota of the cgroup in which the host finds the box's program."""
+    word = f"canary{os.getpid()}"
+    with (
+        Engine(*removed).room(cpus=0.5) as room,
+        room.start(f"print(1, flush=True); import time; time.sleep(60) # {word}"),
+    ):
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and word.encode() in (entry / "cmdline").read_bytes():
+                return _quota(dict(line.split(":", 2)[1:] for line in (entry / "cgroup").read_text().splitlines()))
+    return "no process"
+
+
+def _quota(groups: dict[str, str]) -> str:
+    for names, path in groups.items():
+        for mount in ("cpu", "cpu,cpuacct", ""):
+            for name in ("cpu.cfs_quota_us", "cpu.max"):
+                file = Path(f"/sys/fs/cgroup/{mount}{path}/{name}")
+                if set(names.split(",")) & {"cpu", ""} and file.exists():
+                    return file.read_text().split()[0]
+    return "no cgroup"
+
+
+def test_a_boxs_processor_time_is_limited_by_its_cgroup() -> None:
+    """B83; without a limit in the plan the same place says so."""
+    need_boxes()
+    need(os.geteuid() == 0 and cgroup_mode() != "none", "no cgroups that this user may divide")
+    found = quota()
+    if found == "no cgroup":
+        pytest.skip("no cpu controller to divide")
+    assert found not in ("max", "-1", "no process")
+    assert quota("cpu limit") in ("max", "-1", "no cgroup")
