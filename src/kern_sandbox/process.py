@@ -123,7 +123,8 @@ class Process:
             self._call.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # the fork server closed its end first
-        self._call.close()
+        with self._lock:  # a thread that waits has seen the end of the socket by now
+            self._call.close()
         for file in (self.stdin, self.stdout, self.stderr):
             try:
                 file.close()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,32 @@ def test_a_full_disk_is_said_and_ends_the_box() -> None:
         assert b"No space left on device" in pipe_of(process.stderr).read()
 
 
+GIVE_AWAY = """
+import os, socket
+with socket.socket(socket.AF_UNIX) as there:
+    there.connect("ear")
+    socket.send_fds(there, [b"x"], [1])
+    there.recv(1)
+os.write(1, b"last words")
+"""
+
+
+def test_an_output_that_the_code_gave_away_does_not_hold_the_command(tmp_path: Path) -> None:
+    """A process outside of the box has the pipe open for ever: the end of the code is the end."""
+    tmp_path.chmod(0o777)
+    ear = socket.socket(socket.AF_UNIX)
+    ear.bind(str(tmp_path / "ear"))
+    ear.listen()
+    (tmp_path / "ear").chmod(0o777)
+    with ear, started("run", "--workspace", str(tmp_path), "-c", GIVE_AWAY) as process:
+        there, _ = ear.accept()
+        _, (held,), _, _ = socket.recv_fds(there, 1, 1)
+        there.close()
+        assert process.wait(60) == 0
+        assert pipe_of(process.stdout).read() == b"last words"
+        os.close(held)
+
+
 # --- Ctrl-C and terminals ---------------------------------------------------------------------------------------
 
 
@@ -99,7 +126,7 @@ def test_ctrl_c_on_a_terminal_ends_the_box_and_says_so(tmp_path: Path, mode: lis
         code = STUBBORN + HELD + "held.write(b'x'); " + READY_THEN_WAIT
         with terminal("run", *mode, "--workspace", str(tmp_path), "--timeout-s", "90", "-c", code) as seen:
             assert select.select([reader], [], [], 60)[0]
-            os.write(seen.master, b"\x03")
+            os.write(seen.master, b"\x03" * 5)
             status = seen.end()
         assert status == 130
         assert b"kern-sandbox: interrupted: " in seen.shown

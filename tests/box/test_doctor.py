@@ -49,7 +49,7 @@ sys.exit(main(sys.argv[5:]))
 
 EPERM, ENOSYS, EBUSY, ENOSPC = 1, 38, 16, 28
 NEWNS, NEWUSER, NEWNET, NEWPID, NEWIPC = 0x20000, 0x10000000, 0x40000000, 0x20000000, 0x8000000
-NEW_LISTENER = 8
+TSYNC, NEW_LISTENER = 1, 8
 
 
 def forbidding(call: str, mask: int, errno: int, *words: str) -> subprocess.CompletedProcess[str]:
@@ -173,6 +173,9 @@ def test_where_user_namespaces_are_forbidden_a_run_is_status_125_and_points_to_d
         ("clone", NEWNET, ENOSPC, "network namespace"),
         ("mount_setattr", 0, ENOSYS, "read-only root"),
         ("pivot_root", 0, EPERM, "read-only root"),
+        ("mount", 0, EPERM, "fresh /proc"),
+        ("sethostname", 0, EPERM, "other namespaces"),
+        ("seccomp", TSYNC, EPERM, "seccomp filter"),
         ("seccomp", NEW_LISTENER, EBUSY, "seccomp listener"),
         ("capset", 0, EPERM, "capabilities"),
         ("landlock_create_ruleset", 0, ENOSYS, "landlock"),
@@ -200,8 +203,9 @@ def test_a_call_that_no_box_needs_takes_no_layer_away(report: HostReport) -> Non
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
 def test_elsewhere_the_report_says_linux_only(platform: str) -> None:
     code = (
-        f"import sys; sys.path.insert(0, {SITE!r}); sys.platform = {platform!r}; import platform; "
-        "platform.system = lambda: 'Elsewhere'; from kern_sandbox.cli import main; sys.exit(main(['doctor']))"
+        "import argparse, platform, shutil, sys, textwrap, traceback; platform.system = lambda: 'Elsewhere'; "
+        f"sys.platform = {platform!r}; sys.path.insert(0, {SITE!r}); from kern_sandbox.cli import main; "
+        "sys.exit(main(['doctor']))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from .._box.plan import Plan, from_wire
-from .._linux import fds, processes
+from .._linux import cgroup, fds, processes
 from ..errors import HostError
 from . import wire
 from .abilities import Abilities, limits_of
@@ -30,6 +30,8 @@ __all__ = ["main"]
 _START_LIMIT_S = 60.0
 _BASE_LIMIT_S = 10.0
 _IDLE_RETRY_S = 0.01
+_SWEEPS_S = (1.0, 5.0)
+"""When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
 _IDLE_LIMIT_S = 60.0
 """How long a box may wait for a call before it is dropped, seconds."""
 
@@ -48,6 +50,7 @@ class Server:
         self.boxes: dict[int, Box] = {}
         self.temporary: set[str] = set()
         self.count = 0
+        self.sweeps = [time.monotonic() + delay for delay in _SWEEPS_S]
 
     def run(self) -> None:
         """Serve until the user's process is gone, and then remove what it left."""
@@ -66,7 +69,7 @@ class Server:
         """How long to sleep: not at all while there is tidying to do, else until the next deadline."""
         if self._refill() or self.groups.tidy():
             return 0
-        due = min((box.due for box in self.boxes.values()), default=None)
+        due = min([*(box.due for box in self.boxes.values()), *self.sweeps], default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
         return min(_IDLE_RETRY_S, wait or _IDLE_RETRY_S) if self.groups.busy else wait
 
@@ -77,12 +80,17 @@ class Server:
                 box.due = now + _START_LIMIT_S
                 self._no_longer_spare(box)
                 box.end("timeout")
+        if self.sweeps and self.sweeps[0] <= now:
+            self.sweeps.pop(0)
+            cgroup.sweep()
 
     def _stop(self) -> None:
         self.loop.running = False
 
     def close(self) -> None:
         """Take every box and cgroup down; closing twice does nothing."""
+        for box in self.boxes.values():
+            box.evidence.update(_lost("the fork server has died: it was asked to end"))
         for stem in list(self.stems.values()):
             self._end_stem(stem)
         for box in self.boxes.values():

@@ -37,6 +37,7 @@ def run_file(path: str, results_fd: int, load: "Callable[[str], ModuleType]") ->
     values = Values(results_fd, load)
     namespace = new_main(path)
     enter(path)
+    keep_lone_surrogates()
     values.install()
     try:
         with open(path, "rb") as file:
@@ -53,6 +54,12 @@ def run_file(path: str, results_fd: int, load: "Callable[[str], ModuleType]") ->
         sys.excepthook = reporter(path, values)
         raise
     values.finish(value)
+
+
+def keep_lone_surrogates() -> None:
+    """Let ``print`` show half a character as its escape instead of stopping the code; standard error does already."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def new_main(path: str) -> "dict[str, Any]":

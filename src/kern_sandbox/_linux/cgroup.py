@@ -10,7 +10,7 @@ from . import cgroup_tree, cgroup_v1, cgroup_v2
 from .cgroup_group import CgroupHost, Group
 from .cgroup_tree import Evidence, Limits
 
-__all__ = ["CgroupHost", "Evidence", "Group", "Limits", "probe"]
+__all__ = ["CgroupHost", "Evidence", "Group", "Limits", "probe", "sweep"]
 
 
 def probe() -> CgroupHost:
@@ -28,6 +28,26 @@ def probe() -> CgroupHost:
         return _best(owner, mounts, paths)
     except OSError as error:
         return CgroupHost.nothing(f"{error.filename}: {error.strerror}")
+
+
+def sweep() -> list[str]:
+    """Removes what dead servers left near this process, and returns what was found. Never raises.
+
+    ``probe`` does the same; but what a killed server's boxes held may only be free a moment later.
+    """
+    try:
+        owner = cgroup_tree.this_process()
+        mounts = cgroup_tree.parse_mounts(cgroup_tree.read("/proc/self/mountinfo"))
+        paths = cgroup_tree.parse_own_paths(cgroup_tree.read("/proc/self/cgroup"))
+    except (OSError, ValueError):
+        return []
+    found: list[str] = []
+    for mount in mounts:
+        names = {""} if mount.version == 2 else mount.controllers
+        places = {cgroup_tree.own_directory(mount, paths[name]) for name in names if name in paths}
+        for place in places - {None}:
+            found += cgroup_tree.collect_stale(str(place), mount.point, owner.namespace)
+    return found
 
 
 def _best(owner: cgroup_tree.Owner, mounts: list[cgroup_tree.Mount], paths: dict[str, str]) -> CgroupHost:

@@ -249,6 +249,17 @@ for kind in (resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE):
         )
 
 
+_SCHEDULES = """
+for attempt in (
+    lambda: os.sched_setscheduler(1, os.sched_getscheduler(1), os.sched_param(0)),
+    lambda: os.setpriority(os.PRIO_PROCESS, 1, os.getpriority(os.PRIO_PROCESS, 1)),
+    lambda: os.sched_setaffinity(1, os.sched_getaffinity(1)),
+):
+    try: attempt(); breach("init's schedule is set"); break
+    except OSError: pass
+"""
+
+
 def _groups(target: Target) -> str:
     if 4242 not in os.getgroups():
         raise NotApplicable("this process has no supplementary group to lose")
@@ -347,5 +358,12 @@ for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         _limited_init,
         engine_only=True,
         known="to be fixed: prlimit64 of another process is let through, and RLIMIT_CPU 0 kills init",
+    ),
+    Claim(
+        "B87-schedule",
+        "the program cannot starve init of processor time, and so outlive its deadline",
+        inside(_SCHEDULES),
+        engine_only=True,
+        known="to be fixed: sched_setscheduler(1, SCHED_IDLE) and busy children under cpus= stretch 1 s to 90 s",
     ),
 ]
