@@ -19,7 +19,10 @@ import csv, json, statistics
 by_city = {}
 for row in csv.DictReader(open("sales.csv")):
     by_city.setdefault(row["city"], []).append(float(row["amount"]))
-report = {city: {"n": len(values), "mean": round(statistics.fmean(values), 2)} for city, values in sorted(by_city.items())}
+report = {
+    city: {"n": len(values), "mean": round(statistics.fmean(values), 2)}
+    for city, values in sorted(by_city.items())
+}
 json.dump(report, open("report.json", "w"), indent=2)
 print(f"{len(by_city)} cities")
 report

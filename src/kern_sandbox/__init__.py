@@ -79,10 +79,11 @@ _HOMES = (
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = next((module for module, names in _HOMES if name in names), "errors")
-    value = getattr(importlib.import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
+    home, names = next((row for row in _HOMES if name in row[1]), ("errors", (name,)))
+    module = importlib.import_module(f".{home}", __name__)
+    # All at once: the import has just bound ``doctor`` to the module of that name.
+    globals().update({each: getattr(module, each) for each in names})
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

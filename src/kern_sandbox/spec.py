@@ -115,7 +115,8 @@ def check_env(env: object, option: str = "env") -> dict[str, str]:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise SpecError(f"{option} has the name {_short(name)}: a name is a non-empty str without '=' and NUL")
         if not isinstance(value, str) or not _encodes(name + value):
-            raise SpecError(f"{option}[{_short(name)}] is not accepted: a value is a str without NUL and lone surrogates")
+            accepted = "a value is a str without NUL and lone surrogates"
+            raise SpecError(f"{option}[{_short(name)}] is not accepted: {accepted}")
         if len(os.fsencode(name + value)) + 1 >= _MAX_STRING:
             raise SpecError(f"{option}[{_short(name)}] is too long: Linux takes less than 128 KiB. {_USE_A_FILE}")
     if sum(len(name) + len(value) for name, value in env.items()) > _MAX_ENV_BYTES:
@@ -212,7 +213,8 @@ def _profile(given: Mapping[str, Any]) -> str | None:
     loosened = {"network": given["network"] is not False, "cap_drop": tuple(given["cap_drop"] or ()) != ("ALL",)}
     for option, loose in loosened.items():
         if loose:
-            raise SpecError(f'{option}={given[option]!r} contradicts security_profile="untrusted". Leave one of them out')
+            words = f'{option}={given[option]!r} contradicts security_profile="untrusted"'
+            raise SpecError(f"{words}. Leave one of them out")
     return "untrusted"
 
 

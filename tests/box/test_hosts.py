@@ -12,7 +12,8 @@ from support import need_boxes
 RUN = """
 import kern_sandbox as kern
 try:
-    result = kern.run_code("import ctypes; print(1, flush=True); ctypes.CDLL(None).umount2(b'/proc', 0); print('not stopped')")
+    code = "import ctypes; print(1, flush=True); ctypes.CDLL(None).umount2(b'/proc', 0); print('not stopped')"
+    result = kern.run_code(code)
     print(result.stdout.split(), result.fault.type, result.fault.detail, len(result.runtime_notes))
 except kern.SandboxError as error:
     print(type(error).__name__, error.hint)

@@ -71,7 +71,7 @@ def test_an_owned_file_of_a_mount_can_be_read_and_a_stranger_s_cannot(tmp_path: 
         (tmp_path / "data" / name).write_text("x")
         (tmp_path / "data" / name).chmod(0o600)
         os.chown(tmp_path / "data" / name, owner, owner)
-    with kern_sandbox.Sandbox(mounts={tmp_path / "data": "/data"}) as sandbox:
+    with kern_sandbox.Sandbox(mounts={str(tmp_path / "data"): "/data"}) as sandbox:
         assert sandbox.run(["cat", "/data/mine"]).stdout == "x"
         assert sandbox.run(["cat", "/data/yours"]).exit_code == 1
 

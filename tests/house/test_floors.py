@@ -47,6 +47,7 @@ SEES: dict[str, frozenset[str]] = {
     "doctor": CORE,
     "langchain": frozenset(),
     "cli": CORE | API | {"doctor", "mcp", "serve", ""},
+    "__main__": frozenset({"cli"}),
     "": CORE | API | {"doctor"},
     # an island: `test_guest_code_is_an_island` holds it
     "_guest": frozenset(),

@@ -1,4 +1,4 @@
-"""Which host paths are never shown in a box, whatever leads there; each refusal has a source that is accepted beside it."""
+"""Which host paths are never shown in a box, whatever leads there; each refusal has its control."""
 
 from __future__ import annotations
 
@@ -12,6 +12,29 @@ from kern_sandbox import MountRefused, SpecError
 from kern_sandbox._box.mountrules import checked_mounts
 from kern_sandbox._box.plan import Bind
 
+CREDENTIALS = [
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".azure",
+    ".oci",
+    ".terraform.d",
+    ".password-store",
+    ".netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    ".databrickscfg",
+    ".boto",
+    ".s3cfg",
+    ".rclone.conf",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/doctl",
+    ".config/rclone",
+]
 USERLAND = [Bind("/usr", "/usr"), Bind("/lib", "/lib")]
 
 
@@ -55,14 +78,14 @@ def test_the_host_s_own_directories_are_refused_however_they_are_written(home: P
 )
 def test_home_its_credentials_our_state_and_what_holds_them_are_refused(home: Path, name: str) -> None:
     if name in (".config", ".cache", ".."):
-        with pytest.raises(MountRefused, match="own state|as a whole"):
+        with pytest.raises(MountRefused, match=r"own state|as a whole"):
             check(home / name)
         return
     with pytest.raises(MountRefused):
         check(home / name)
 
 
-@pytest.mark.parametrize("name", [".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".oci", ".terraform.d", ".password-store", ".netrc", ".git-credentials", ".pypirc", ".npmrc", ".databrickscfg", ".boto", ".s3cfg", ".rclone.conf", ".config/gh", ".config/doctl", ".config/rclone"])  # fmt: skip
+@pytest.mark.parametrize("name", CREDENTIALS)
 def test_a_path_through_a_credential_directory_is_refused_anywhere(tmp_path: Path, home: Path, name: str) -> None:
     place = tmp_path / "elsewhere" / name / "deep"
     place.mkdir(parents=True)
@@ -118,7 +141,8 @@ def test_two_mounts_may_not_lie_in_each_other(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("relative", "/data"), (7, "/data"), (b"/srv", "/data"), ("/srv", 7), ("/srv", ("/data", "rx")), ("/srv", ("/data",)),
+    [("relative", "/data"), (7, "/data"), (b"/srv", "/data"), ("/srv", 7), ("/srv", ("/data", "rx")),
+     ("/srv", ("/data",)),
      ("/no/such/file", "/data"), ("/a\0b", "/data")],
 )  # fmt: skip
 def test_a_wrong_form_is_a_spec_error(home: Path, source: object, target: object) -> None:

@@ -114,7 +114,6 @@ def test_a_box_that_was_never_ready_is_an_error_and_no_result() -> None:
 def test_any_evidence_gives_a_verdict_or_one_of_our_errors(evidence: dict[str, Any]) -> None:
     try:
         judgement = judge(evidence, FACTS)
-    except SandboxError as error:
-        assert str(error)
+    except SandboxError:
         return
     assert 0 <= judgement.exit_code <= 255

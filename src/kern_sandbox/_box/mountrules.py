@@ -21,8 +21,25 @@ __all__ = ["checked_mounts"]
 _NEVER_BELOW = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/var/run")
 _NEVER_ITSELF = ("/", "/root")
 _CREDENTIALS = frozenset(
-    ".aws .azure .boto .databrickscfg .docker .git-credentials .gnupg .kube .netrc .npmrc .oci .password-store .pypirc "
-    ".rclone.conf .s3cfg .ssh .terraform.d".split()
+    [
+        ".aws",
+        ".azure",
+        ".boto",
+        ".databrickscfg",
+        ".docker",
+        ".git-credentials",
+        ".gnupg",
+        ".kube",
+        ".netrc",
+        ".npmrc",
+        ".oci",
+        ".password-store",
+        ".pypirc",
+        ".rclone.conf",
+        ".s3cfg",
+        ".ssh",
+        ".terraform.d",
+    ]
 )
 _CREDENTIAL_CONFIGS = frozenset(("doctl", "gcloud", "gh", "rclone"))
 _RESERVED = ("/.box", "/dev", "/etc", "/home/sandbox", "/proc", "/run", "/sys", "/workspace")

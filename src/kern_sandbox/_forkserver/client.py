@@ -117,7 +117,8 @@ class ForkServer:
         try:
             code = self._process.wait(_DEATH_WAIT_S)
         except subprocess.TimeoutExpired:
-            return InternalError(f"running a box: the fork server dropped the call{_after_colon(words())}", hint=_LIMITS)
+            said = _after_colon(words())
+            return InternalError(f"running a box: the fork server dropped the call{said}", hint=_LIMITS)
         how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
         return InternalError(
             f"running a box: the fork server has died ({how}){_after_colon(words())}",

@@ -71,7 +71,8 @@ class _Stage:
         self.name = "namespaces"
 
     def fail(self, error: OSError) -> NoReturn:
-        body = {"failed": self.name, "errno": error.errno, "text": error.strerror or str(error), "path": _text(error.filename)}
+        words, path = error.strerror or str(error), _text(error.filename)
+        body = {"failed": self.name, "errno": error.errno, "text": words, "path": path}
         try:
             wire.send(self.report, body)
         finally:

@@ -24,7 +24,8 @@ def enter(profile: str) -> None:
         os.write(fd, f"changeprofile {profile}".encode())
         entered = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip("\0\n ")
     except OSError as error:
-        raise OSError(error.errno, f"{os.strerror(error.errno or 0)} in entering AppArmor profile {profile!r}") from None
+        words = os.strerror(error.errno or 0)
+        raise OSError(error.errno, f"{words} in entering AppArmor profile {profile!r}") from None
     finally:
         os.close(fd)
     if entered.split(" ")[0] != profile:

@@ -8,7 +8,15 @@ import functools
 from .abi import CapHeader, Prctl
 from .libc import libc, syscall
 
-__all__ = ["drop_capabilities", "keep_capabilities", "last_capability", "no_new_privileges", "prctl", "set_dumpable", "set_parent_death"]
+__all__ = [
+    "drop_capabilities",
+    "keep_capabilities",
+    "last_capability",
+    "no_new_privileges",
+    "prctl",
+    "set_dumpable",
+    "set_parent_death",
+]
 
 _VERSION_3 = 0x20080522
 _CLEAR_ALL_AMBIENT = 4
