@@ -37,7 +37,7 @@ class Sandbox:
         security_profile: ``"untrusted"`` turns every tightening on and refuses an option that loosens one.
         apparmor: a loaded AppArmor profile for the code; one that is not loaded is an error.
         cap_drop: ``()`` keeps capabilities over the box's own namespaces, e.g. to bind a port below 1024.
-        user: the uid and gid that the code sees itself as; ``None`` is 0. On the host it is an ordinary user all the same.
+        user: the uid and gid that the code sees itself as; ``None`` is 0. On the host it is no more.
 
     Raises:
         SpecError: an option has a type or value that is not accepted.

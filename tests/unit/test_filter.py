@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,10 @@ POLICIES = [
 ]
 # What a rule says to arguments that are all zero.
 ZERO = dict.fromkeys(("clone", "unshare", "ioctl", "personality", "mknod", "mknodat"), "allow")
-ZERO.update(socket="EAFNOSUPPORT", socketpair="EOPNOTSUPP")
+ZERO.update(socket="EAFNOSUPPORT", socketpair="EOPNOTSUPP", ioprio_set="EPERM")
+MODES = {"chmod": 1, "fchmod": 1, "mkdir": 1, "creat": 1, "fchmodat": 2, "fchmodat2": 2, "mkdirat": 2}
+STEERING = ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")
+ZERO.update(dict.fromkeys((*MODES, *STEERING, "open", "openat", "setpriority"), "allow"))
 UPPER = 0xDEADBEEF << 32
 NAMES = {**errno.errorcode, errno.EOPNOTSUPP: "EOPNOTSUPP"}
 
@@ -105,6 +109,23 @@ RULES = [
     *[("mknod", (0, kind | 0o644), "EPERM") for kind in (0o020000, 0o060000, 0o040000, 0o120000, 0o170000)],
     ("mknodat", (0o020000, 0, 0o010000), "allow"),
     ("mknodat", (0, 0, 0o020000), "EPERM"),
+    ("mknod", (0, 0o104644), "EPERM"),
+    ("mknodat", (0, 0, 0o102644), "EPERM"),
+    *[(name, (0,) * at + (0o1777,), "allow") for name, at in MODES.items()],
+    *[(name, (0,) * at + (bit | 0o755,), "EPERM") for name, at in MODES.items() for bit in (0o4000, 0o2000)],
+    ("open", (0, os.O_RDONLY, 0o7777), "allow"),  # without O_CREAT the third argument means nothing
+    ("open", (0, os.O_CREAT | os.O_RDWR, 0o666), "allow"),
+    ("open", (0, os.O_CREAT | os.O_RDWR, 0o4755), "EPERM"),
+    ("openat", (0, 0, os.O_DIRECTORY, 0o7777), "allow"),
+    ("openat", (0, 0, os.O_CREAT | os.O_EXCL, 0o2755), "EPERM"),
+    ("openat", (0, 0, os.O_TMPFILE | os.O_RDWR, 0o600), "allow"),
+    ("openat", (0, 0, os.O_TMPFILE | os.O_RDWR, 0o4755), "EPERM"),
+    *[(name, (pid,), "allow") for name in STEERING for pid in (0, 2, 77)],
+    *[(name, (1,), "EPERM") for name in STEERING],
+    *[("setpriority", (which, who), "allow") for which in (0, 1) for who in (0, 9)],
+    *[("setpriority", arguments, "EPERM") for arguments in ((0, 1), (1, 1), (2, 0), (2, 9))],
+    *[("ioprio_set", (which, who), "allow") for which in (1, 2) for who in (0, 9)],
+    *[("ioprio_set", arguments, "EPERM") for arguments in ((1, 1), (2, 1), (3, 0))],
     ("socketpair", (1, 1), "allow"),
     ("socketpair", (2, 1), "EOPNOTSUPP"),
     ("socket", (1, 1), "allow"),

@@ -17,7 +17,7 @@ FACTS = Facts("python3", "the host userland", 2.0, 64, 16)
 
 
 def ended(**more: Any) -> dict[str, Any]:
-    return {"started": True, "ending": "exit", "status": 0, "oom_kills": 0, "pids_refused": 0, **more}
+    return {"ready": True, "ending": "exit", "status": 0, "oom_kills": 0, "pids_refused": 0, **more}
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,8 @@ def ended(**more: Any) -> dict[str, Any]:
         (ended(status=159 << 8), 159, None),
         (ended(status=signal.SIGSYS, named=False), 159, "escape_blocked"),
         (ended(status=159 << 8, named=False), 159, None),
-        (ended(started=False, ending="killed", status=None), 137, "killed"),
-        (ended(started=False, status=None), 137, "killed"),
-        (ended(started=False, failed="exec", errno=errno.ENOENT), 127, "exec_failed"),
-        (ended(started=False, failed="exec", errno=errno.EACCES), 126, "exec_failed"),
+        (ended(failed="exec", errno=errno.ENOENT), 127, "exec_failed"),
+        (ended(failed="exec", errno=errno.EACCES), 126, "exec_failed"),
     ],
 )
 def test_each_kind_of_end_has_its_verdict(evidence: dict[str, Any], exit_code: int, fault: str | None) -> None:
@@ -61,7 +59,7 @@ def test_a_fault_carries_its_one_datum() -> None:
     assert detail(ended(ending="timeout")) == "2 s"
     assert detail(ended(oom_kills=1)) == "64 MiB"
     assert detail(ended(ending="escape", escape="bpf")) == "bpf"
-    assert detail(ended(started=False, failed="exec", errno=errno.ENOENT)) == "python3"
+    assert detail(ended(failed="exec", errno=errno.ENOENT)) == "python3"
 
 
 def test_a_refused_fork_is_a_note_and_no_fault() -> None:
@@ -91,14 +89,14 @@ def test_a_box_that_could_not_be_made_is_an_error_that_says_what_to_do(
 
 def test_a_box_that_was_never_ready_is_an_error_and_no_result() -> None:
     with pytest.raises(StartError):
-        judge({"started": False, "ending": "timeout", "status": None}, FACTS)
+        judge({"ready": False, "ending": "timeout", "status": None}, FACTS)
 
 
 @given(
     st.fixed_dictionaries(
         {},
         optional={
-            "started": st.booleans(),
+            "ready": st.booleans(),
             "ending": st.sampled_from(["exit", "timeout", "killed", "escape", "cancelled", "?"]),
             "status": st.none() | st.integers(0, 0xFFFF),
             "oom_kills": st.integers(0, 9),

@@ -12,7 +12,7 @@ from .plan import Plan
 
 __all__ = ["Confinement", "confine", "prepare"]
 
-_OPEN_FILES = (1024, 4096)
+_OPEN_FILES = 1024
 _FILE_SIZE = 16 << 30
 # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP and NET_BIND_SERVICE (linux/capability.h):
 # what cap_drop=() leaves, all of it over the box's own namespaces only.
@@ -43,10 +43,12 @@ class Confinement:
 def prepare(plan: Plan, part: Confinement) -> None:
     """Everything before the filter: limits, priority, processors."""
     processes.set_limit(resource.RLIMIT_CORE, 0)
-    processes.set_limit(resource.RLIMIT_NOFILE, *_OPEN_FILES)
+    processes.set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     processes.set_limit(resource.RLIMIT_FSIZE, _FILE_SIZE)
     processes.set_limit(resource.RLIMIT_MEMLOCK, 64 << 10)
     processes.set_limit(resource.RLIMIT_MSGQUEUE, 819200)
+    processes.set_limit(resource.RLIMIT_RTPRIO, 0)
+    processes.set_limit(resource.RLIMIT_NICE, 0)
     if part.limit_memory and plan.memory_bytes is not None:
         processes.set_limit(resource.RLIMIT_DATA, plan.memory_bytes)
     if part.limit_pids and plan.pids is not None:

@@ -15,13 +15,14 @@ the upper half, which Linux ignores, has no say. ``docs/decisions/0003-seccomp.m
 from __future__ import annotations
 
 import errno
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kern_sandbox._linux.bpf import ARCH, NR, Action, Arch, Assembler, argument, errno_return
 from kern_sandbox._linux.syscalls import BY_MACHINE, MACHINE, name_of
+
+from .filter_rules import ALL, Rule, rules
 
 __all__ = ["EXPLANATION", "FilterPolicy", "Row", "compile_filter", "describe", "table"]
 
@@ -53,40 +54,16 @@ class Row(NamedTuple):
     reason: str
 
 
-class _Test(NamedTuple):
-    """The masked argument is one of ``values``; else the call ends in ``otherwise``, or the next case is tried."""
-
-    argument: int
-    mask: int
-    values: tuple[int, ...]
-    otherwise: str | None = None
-
-
-class _Case(NamedTuple):
-    """Tests that must all hold for the call to end in ``then``."""
-
-    tests: tuple[_Test, ...]
-    then: str = "allow"
-
-
-class _Rule(NamedTuple):
-    """Cases tried in turn; ``otherwise`` where none matches."""
-
-    reason: str
-    cases: tuple[_Case, ...]
-    otherwise: str = "allow"
-
-
 # Allowed: as in moby's default profile for an unprivileged container, as far as the two machines have the calls.
 _ALLOWED = {
     "open, read and write files": """
-        access close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate fcntl
-        fdatasync flock fsync ftruncate getdents getdents64 lseek open openat openat2 pread64 preadv preadv2 pwrite64
+        access close close_range copy_file_range dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate fcntl
+        fdatasync flock fsync ftruncate getdents getdents64 lseek pread64 preadv preadv2 pwrite64
         pwritev pwritev2 read readahead readv sendfile sync sync_file_range syncfs truncate write writev""",
     "names, ownership and attributes of files": """
-        chdir chmod chown fchdir fchmod fchmodat fchmodat2 fchown fchownat fgetxattr flistxattr fremovexattr fsetxattr
+        chdir chown fchdir fchown fchownat fgetxattr flistxattr fremovexattr fsetxattr
         fstat fstatfs futimesat getcwd getxattr getxattrat lchown lgetxattr link linkat listxattr listxattrat llistxattr
-        lremovexattr lsetxattr lstat mkdir mkdirat newfstatat readlink readlinkat removexattr removexattrat rename
+        lremovexattr lsetxattr lstat newfstatat readlink readlinkat removexattr removexattrat rename
         renameat renameat2 rmdir setxattr setxattrat stat statfs statx symlink symlinkat umask unlink unlinkat utime
         utimensat utimes""",
     "pipes, events and waiting": """
@@ -107,9 +84,9 @@ _ALLOWED = {
         kill pause rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
         rt_tgsigqueueinfo sigaltstack tgkill tkill""",
     "scheduling and limits; Linux asks for a capability to raise them": """
-        getcpu getpriority getrlimit ioprio_get ioprio_set prlimit64 sched_getaffinity sched_getattr sched_getparam
-        sched_get_priority_max sched_get_priority_min sched_getscheduler sched_rr_get_interval sched_setaffinity
-        sched_setattr sched_setparam sched_setscheduler sched_yield setpriority setrlimit sysinfo uname""",
+        getcpu getpriority getrlimit ioprio_get sched_getaffinity sched_getattr sched_getparam
+        sched_get_priority_max sched_get_priority_min sched_getscheduler sched_rr_get_interval
+        sched_yield setrlimit sysinfo uname""",
     "time; Linux asks for a capability of the host to change it": """
         adjtimex alarm clock_adjtime clock_getres clock_gettime clock_nanosleep getitimer gettimeofday nanosleep
         setitimer time timer_create timer_delete timer_getoverrun timer_gettime timer_settime timerfd_create
@@ -131,6 +108,7 @@ _ALLOWED = {
 # Refused with an errno: honest programs ask for these and do without.
 _REFUSED = {
     ("ENOSYS", "its arguments lie in memory, where no filter sees them; C libraries fall back to clone"): "clone3",
+    ("ENOSYS", "makes files with a mode that lies in memory; libraries fall back to openat"): "openat2",
     ("ENOSYS", "does file and socket work past the filter; libraries fall back to epoll"): """
         io_uring_setup io_uring_enter io_uring_register""",
     ("ENOSYS", "lists mounts; tools fall back to /proc/self/mountinfo"): "statmount listmount",
@@ -182,66 +160,6 @@ _ESCAPE = {
     "reaches old parts of Linux that only the privileged use": "nfsservctl lookup_dcookie",
 }
 
-_ALL = 0xFFFFFFFF
-_NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
-_NEW_TIME = 0x80  # CLONE_NEWTIME; in clone(2) these bits are the exit signal
-_UNTRACED = 0x00800000  # CLONE_UNTRACED
-_LOCAL, _INTERNET, _NETLINK = 1, (2, 10), 16  # AF_UNIX; AF_INET and AF_INET6; AF_NETLINK
-_NETLINK_ROUTE = 0
-_STREAM, _DGRAM, _RAW = 1, 2, 3
-_PROTOCOLS = (0, 1, 6, 17, 58)  # by default, ICMP, TCP, UDP, ICMPv6
-_TERMINAL = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
-_PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # LINUX, LINUX32, both with UNAME26, and the question
-_NODES = (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
-
-
-def _node_rule(mode: int) -> _Rule:
-    return _Rule("device nodes are refused", (_Case((_Test(mode, stat.S_IFMT(0xFFFF), _NODES),)),), "EPERM")
-
-
-_RULES = {
-    "clone": _Rule(
-        "a new namespace is an escape; CLONE_UNTRACED, which only leak checkers use to trace the rest, is refused",
-        (_Case((_Test(0, _NEW_NAMESPACES, (0,), "escape"), _Test(0, _UNTRACED, (0,), "EPERM"))),),
-    ),
-    "unshare": _Rule(
-        "a new namespace is an escape",
-        (_Case((_Test(0, _NEW_NAMESPACES | _NEW_TIME, (0,), "escape"),)),),
-    ),
-    "ioctl": _Rule(
-        "typing into a terminal (TIOCSTI, TIOCLINUX) and changing its line discipline (TIOCSETD) are refused",
-        (_Case((_Test(1, _ALL, _TERMINAL),), "EPERM"),),
-    ),
-    "personality": _Rule(
-        "turning off the randomisation or the protection of memory is refused",
-        (_Case((_Test(0, _ALL, _PERSONALITIES),)),),
-        "EPERM",
-    ),
-    "mknod": _node_rule(1),
-    "mknodat": _node_rule(2),
-    "socketpair": _Rule("only local sockets come in pairs", (_Case((_Test(0, _ALL, (_LOCAL,)),)),), "EOPNOTSUPP"),
-}
-
-
-def _socket_rule(policy: FilterPolicy) -> _Rule:
-    kinds = (_STREAM, _DGRAM) if policy.untrusted else (_STREAM, _DGRAM, _RAW)
-    cases = [_Case((_Test(0, _ALL, (_LOCAL,)),))]
-    reason = "local sockets only"
-    if policy.network:
-        # Linux loads a protocol's module when a socket asks for it: the seldom-used ones stay out.
-        internet = _Test(0, _ALL, _INTERNET), _Test(1, 0xF, kinds, "ESOCKTNOSUPPORT")
-        cases.append(_Case((*internet, _Test(2, _ALL, _PROTOCOLS, "EPROTONOSUPPORT"))))
-        reason = "local and internet sockets (TCP, UDP, ICMP) only"
-    if policy.network and not policy.untrusted:
-        cases.append(_Case((_Test(0, _ALL, (_NETLINK,)), _Test(2, _ALL, (_NETLINK_ROUTE,), "EPROTONOSUPPORT"))))
-        reason = "local, internet (TCP, UDP, ICMP) and NETLINK_ROUTE sockets only"
-    return _Rule(reason, tuple(cases), "EAFNOSUPPORT")
-
-
-def _rules(policy: FilterPolicy) -> dict[str, _Rule]:
-    return {**_RULES, "socket": _socket_rule(policy)}
-
-
 EXPLANATION: dict[str, str] = {
     **{name: reason for reason, names in _ESCAPE.items() for name in names.split()},
     "clone": "makes a namespace",
@@ -272,7 +190,7 @@ def _rows(policy: FilterPolicy) -> Iterator[Row]:
         yield from (Row(name, code, reason) for name in names.split())
     for reason, names in _ESCAPE.items():
         yield from (Row(name, "escape", reason) for name in names.split())
-    for name, rule in _rules(policy).items():
+    for name, rule in rules(policy).items():
         yield Row(name, "rule", rule.reason)
     if policy.capabilities:
         yield Row("chroot", "allow", "the box keeps capabilities over its own namespaces")
@@ -317,7 +235,7 @@ def compile_filter(policy: FilterPolicy, *, listener: bool = True, machine: str 
     code.branch("jeq", _NATIVE[machine], no="escape")
     code.load(NR)
     code.search(_ranges(actions))
-    for name, rule in _rules(policy).items():
+    for name, rule in rules(policy).items():
         if name in numbers:
             _compile_rule(code, name, rule)
     outcomes = {"allow": int(Action.ALLOW), "escape": int(Action.USER_NOTIF if listener else Action.KILL_PROCESS)}
@@ -342,7 +260,7 @@ def _ranges(actions: dict[int, str]) -> list[tuple[int, str]]:
 def _outcomes(actions: Iterable[str], policy: FilterPolicy) -> set[str]:
     """Every outcome that the program must be able to return."""
     found = {"allow", "escape"} | {action for action in actions if not action.startswith("rule ")}
-    for rule in _rules(policy).values():
+    for rule in rules(policy).values():
         found.add(rule.otherwise)
         for case in rule.cases:
             found.add(case.then)
@@ -350,14 +268,14 @@ def _outcomes(actions: Iterable[str], policy: FilterPolicy) -> set[str]:
     return found
 
 
-def _compile_rule(code: Assembler, name: str, rule: _Rule) -> None:
+def _compile_rule(code: Assembler, name: str, rule: Rule) -> None:
     code.label(f"rule {name}")
     for number, case in enumerate(rule.cases, 1):
         following = f"rule {name} {number}" if number < len(rule.cases) else rule.otherwise
         for step, test in enumerate(case.tests, 1):
             matched = f"rule {name} {number} {step}" if step < len(case.tests) else case.then
             code.load(argument(test.argument))
-            if test.mask != _ALL:
+            if test.mask != ALL:
                 code.mask(test.mask)
             for value in test.values[:-1]:
                 code.branch("jeq", value, yes=matched)

@@ -67,7 +67,7 @@ def host_userland(network: bool) -> Userland:
         steps.append(Text("/etc/resolv.conf", _read("/etc/resolv.conf", "")))
     own_bin = f"{prefix}/bin"
     path = _BIN if own_bin == "/usr/bin" else f"{own_bin}:{_BIN}"
-    return Userland(name="the host userland", steps=tuple(steps), python=python, path=f"/workspace/.deps/bin:{path}")
+    return Userland(name="the host userland", steps=tuple(steps), python=python, path=path)
 
 
 def _read(path: str, default: str) -> str:

@@ -110,7 +110,7 @@ def judge(evidence: Mapping[str, Any], facts: Facts) -> Judgement:
         return _not_executed(evidence, facts, notes)
     if evidence.get("failed"):
         raise_failure(evidence)
-    if not evidence.get("started") and evidence.get("ending") == "timeout":
+    if not evidence.get("ready") and evidence.get("ending") == "timeout":
         raise StartError("start", "the box was not ready in time", hint="The host is overloaded; call again")
     ended = _ended_by_sandbox(evidence, facts)
     if ended is not None:

@@ -29,7 +29,7 @@ class Box:
         group: its cgroups.
         due: monotonic time of the next deadline.
         call: the client's end, once there is a call; its end of file cancels the box.
-        timeout_s: counted from the moment the program starts.
+        timeout_s: counted from the moment the program starts, or could have: init is ready and has its order.
         evidence: what is known so far, as the client will get it.
     """
 
@@ -60,17 +60,21 @@ class Box:
         wire.send(self.report, order, descriptors)
 
     def end(self, ending: Ending) -> None:
-        """Kill init, and so everything in the box; the first reason given is the one that counts."""
+        """Kill init, and so everything in the box; the first reason given is the one that counts.
+
+        The group is killed too: init may be kept from running, and so from dying, by what it supervises.
+        """
         if self.ending == "exit":
             self.ending = ending
         if self.pidfd is not None:
             fds.send_signal(self.pidfd, signal.SIGKILL)
+            self.group.kill()
 
     def born(self, pidfd: int) -> None:
         """The stem has made init."""
         self.pidfd = pidfd
         if self.ending != "exit":
-            fds.send_signal(pidfd, signal.SIGKILL)
+            self.end(self.ending)
 
     def read_report(self) -> bool:
         """Take in every frame that init has sent; ``False`` once there will be no more."""
@@ -132,7 +136,7 @@ class Box:
         known = {name: self.evidence.get(name) for name in ("status", "escape", "failed", "errno", "text", "path")}
         return {
             **known,
-            "started": "started" in self.evidence,
+            "ready": "ready" in self.evidence,
             "ending": self.ending,
             "oom_kills": counted.oom_kills,
             "pids_refused": counted.pids_refused,

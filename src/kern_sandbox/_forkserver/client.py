@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import errno
 import os
 import socket
 import subprocess
@@ -110,6 +111,11 @@ class ForkServer:
             wire.send(self._control, body, descriptors)
         except (BrokenPipeError, ConnectionResetError):
             raise self.death() from None
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):
+                hint = "Too many descriptors are open, or in flight over sockets of this user: raise `ulimit -n`"
+                raise HostError("handing descriptors to the fork server", errno=error.errno, hint=hint) from error
+            raise
 
     def death(self) -> InternalError:
         """The error for calls that were in flight when it died; says how it died and its last words."""

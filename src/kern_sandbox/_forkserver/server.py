@@ -135,8 +135,8 @@ class Server:
             stem = self._stem(frame.body["key"], plan)
             box = stem.spares.popleft() if stem.spares else self._conceive(stem)
             box.notes = self.able.notes(plan)
-            box.due = time.monotonic() + _START_LIMIT_S
             box.serve(call, frame.body, frame.fds[1:])
+            box.due = time.monotonic() + (box.timeout_s if "ready" in box.evidence else _START_LIMIT_S)
             self.loop.watch(call, lambda: self._on_call(box), lambda words: self._break(box, words))
             stem.refill = True
         except (OSError, HostError) as error:
@@ -244,13 +244,13 @@ class Server:
             box.end("cancelled")
 
     def _on_report(self, box: Box) -> None:
-        before = "started" in box.evidence
+        before = {"ready", "started"} & set(box.evidence)
         if not box.read_report():
             self.loop.drop(box.report)
         if box.new_listener:
             box.new_listener = False
             self.loop.watch(box.listener, lambda: self._on_listener(box), lambda words: self._break(box, words))
-        if not before and "started" in box.evidence:
+        if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
             box.due = time.monotonic() + box.timeout_s
         if box.over:
             self._finish(box)

@@ -45,9 +45,9 @@ def mount_tmpfs(target: str, *, size: int, mode: int = 0o755, inodes: int = 0, n
 
 
 def mount_devpts(target: str) -> None:
-    """A terminal file system of the box's own."""
+    """A terminal file system of the box's own, with few terminals: their number is the whole host's."""
     flags = Mount.NOSUID | Mount.NOEXEC
-    syscall("mount", b"devpts", os.fsencode(target), b"devpts", flags, b"newinstance,ptmxmode=0666,mode=620")
+    syscall("mount", b"devpts", os.fsencode(target), b"devpts", flags, b"newinstance,ptmxmode=0666,mode=620,max=64")
 
 
 def clone_tree(source: str) -> int:

@@ -101,12 +101,11 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def set_limit(kind: int, value: int, hard: int | None = None) -> None:
+def set_limit(kind: int, value: int) -> None:
     """Lower a resource limit to ``value``; never above what the hard limit allows (setrlimit(2))."""
     _, ceiling = resource.getrlimit(kind)
-    wanted = value if hard is None else hard
-    top = wanted if ceiling == resource.RLIM_INFINITY else min(wanted, ceiling)
-    resource.setrlimit(kind, (min(value, top), top))
+    top = value if ceiling == resource.RLIM_INFINITY else min(value, ceiling)
+    resource.setrlimit(kind, (top, top))
 
 
 def hide_command_line(name: str) -> None:
