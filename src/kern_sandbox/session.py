@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from . import spec as specs
+from ._box.guestfiles import guest_steps
 from ._box.mountrules import checked_mounts
 from ._box.plan import CELL, GUEST, Bind, plan
 from ._box.rootfs import host_userland
@@ -65,7 +66,7 @@ class Session:
         shown = [step for step in userland.steps if isinstance(step, Bind)]
         mounts = checked_mounts(self.spec.mounts, shown, ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs)
         self.workspace = Workspace(workspace)
-        self.plan = plan(self.spec, userland, mounts, self.workspace.path, _GUEST_FILES)
+        self.plan = plan(self.spec, userland, mounts, self.workspace.path, guest_steps(_GUEST_FILES))
         self._key = f"{self.plan.key}-{os.urandom(6).hex()}"
 
     def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:

@@ -113,3 +113,25 @@ def test_without_idmapped_mounts_the_workspace_is_its_owner_s_again_afterwards(t
     assert {path.lstat().st_uid for path in [workspace, *workspace.rglob("*")]} == {0}
     assert (workspace / "new").read_text() == "y\n"
     assert os.stat("/etc/shadow").st_uid == shadow
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"],
+        ["unshare", "-r"],
+    ],
+    ids=["container's root, without SYS_ADMIN", "root of a user namespace with one id"],
+)
+def test_a_root_that_is_less_than_the_host_s_gets_boxes_too(tmp_path: Path, launcher: list[str]) -> None:
+    code = """
+import sys, kern_sandbox as kern
+with kern.Sandbox(workspace=sys.argv[1]) as sandbox:
+    result = sandbox.run(["sh", "-c", "id -u; grep -c . /proc/self/uid_map; echo x > made"])
+    print(result.stdout.split(), result.exit_code)
+"""
+    done = subprocess.run(
+        [*launcher, sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "['0', '1'] 0\n"), done.stderr
+    assert (tmp_path / "made").stat().st_uid == 0

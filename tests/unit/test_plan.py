@@ -16,7 +16,7 @@ USERLAND = Userland(
 
 
 def planned(mounts: tuple[Bind, ...] = (), **options: Any) -> Plan:
-    return plan(BoxSpec.of(**options), USERLAND, mounts, "/srv/w", "/srv/guest")
+    return plan(BoxSpec.of(**options), USERLAND, mounts, "/srv/w", [Text("/.box/guest/x.py", "pass")])
 
 
 def test_a_plan_survives_the_wire() -> None:

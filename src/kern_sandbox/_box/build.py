@@ -6,6 +6,7 @@ caller turns that into a ``StartError`` of the stage it was in.
 
 from __future__ import annotations
 
+import binascii
 import errno
 import os
 import socket
@@ -14,13 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .._linux import mounts, netns
 from .._linux.abi import MountAttr
-from .plan import MIB, Bind, Device, Folder, Plan, Step, Text
+from .plan import MIB, Bind, Blob, Device, Folder, Plan, Step, Text
 
 __all__ = ["build_base", "build_fresh", "open_trees"]
 
 # A mount point that every Linux has; what it hid is never looked at again.
 _STAGE = "/proc"
 _QUIET = MountAttr.NOSUID | MountAttr.NODEV
+_SHOWN = _QUIET | MountAttr.RDONLY
+_FROZEN = _SHOWN | MountAttr.NOEXEC
 _ROOT_SIZE = 8 * MIB
 
 
@@ -41,7 +44,7 @@ def open_trees(base: Sequence[Step], translations: Mapping[tuple[int, int], int]
             about = os.fstat(trees[-1])
             if step.identity is not None and (about.st_dev, about.st_ino) != tuple(step.identity):
                 raise OSError(errno.ESTALE, "the mount's source was replaced since it was vetted", step.source)
-            attributes = _QUIET if step.writable else _QUIET | MountAttr.RDONLY
+            attributes = _QUIET if step.writable else _SHOWN
             userns = translations.get((about.st_uid, about.st_gid)) if step.owned else None
             if userns is not None:
                 mounts.translate_ids(trees[-1], userns)
@@ -69,26 +72,26 @@ def build_base(plan: Plan, trees: Sequence[int]) -> None:
 def _make(step: Step, waiting: Iterator[int]) -> None:
     if isinstance(step, Bind):
         _attach(next(waiting), _STAGE + step.target)
-    elif isinstance(step, Device):
+        return
+    if isinstance(step, Device):
         _attach(next(waiting), f"{_STAGE}/dev/{step.name}")
-    elif isinstance(step, Folder):
-        os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
-        if not os.path.isdir(_STAGE + step.path):
-            os.mkdir(_STAGE + step.path, step.mode)
+        return
+    path = _STAGE + step.path
+    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+    if isinstance(step, Folder):
+        if not os.path.isdir(path):
+            os.mkdir(path, step.mode)
     elif isinstance(step, Text):
-        os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
-        with open(
-            _STAGE + step.path, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o644)
-        ) as file:
-            file.write(step.content)
+        _write(path, step.content.encode("utf-8"))
+    elif isinstance(step, Blob):
+        _write(path, binascii.a2b_base64(step.content))
     else:
-        os.makedirs(os.path.dirname(_STAGE + step.path), 0o755, exist_ok=True)
-        os.symlink(step.value, _STAGE + step.path)
+        os.symlink(step.value, path)
 
 
-def _write(path: str, content: str) -> None:
+def _write(path: str, content: bytes) -> None:
     fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
-    with open(fd, "w", encoding="utf-8") as file:
+    with open(fd, "wb") as file:
         file.write(content)
 
 
@@ -107,7 +110,7 @@ def build_fresh(plan: Plan) -> None:
     for path in plan.masked:
         _mask(path)
     for path in plan.read_only:
-        mounts.bind_mount(path, path, _QUIET | MountAttr.NOEXEC | MountAttr.RDONLY)
+        mounts.bind_mount(path, path, _FROZEN)
     if plan.memory_bytes is not None:
         mounts.cover("/.box/meminfo", "/proc/meminfo")
     for scratch in plan.fresh:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .._linux import apparmor, caps, landlock, processes, seccomp
 from .plan import Plan
 
-__all__ = ["Confinement", "confine", "prepare"]
+__all__ = ["Confinement", "confine", "limit", "prepare"]
 
 _OPEN_FILES = 1024
 _FILE_SIZE = 16 << 30
@@ -40,8 +40,8 @@ class Confinement:
     limit_pids: bool = False
 
 
-def prepare(plan: Plan, part: Confinement) -> None:
-    """Everything before the filter: limits, priority, processors."""
+def limit() -> None:
+    """The resource limits that are the same for every box; a stem sets them, and boxes inherit them."""
     processes.set_limit(resource.RLIMIT_CORE, 0)
     processes.set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     processes.set_limit(resource.RLIMIT_FSIZE, _FILE_SIZE)
@@ -49,13 +49,17 @@ def prepare(plan: Plan, part: Confinement) -> None:
     processes.set_limit(resource.RLIMIT_MSGQUEUE, 819200)
     processes.set_limit(resource.RLIMIT_RTPRIO, 0)
     processes.set_limit(resource.RLIMIT_NICE, 0)
+    os.umask(0o022)
+
+
+def prepare(plan: Plan, part: Confinement) -> None:
+    """What is a box's own of limits and processors."""
     if part.limit_memory and plan.memory_bytes is not None:
         processes.set_limit(resource.RLIMIT_DATA, plan.memory_bytes)
     if part.limit_pids and plan.pids is not None:
         processes.set_limit(resource.RLIMIT_NPROC, plan.pids + 1)  # init counts too
     if plan.cpus is not None:
         _pin(plan.cpus)
-    os.umask(0o022)
 
 
 def _pin(cpus: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Union
 
 from ..spec import BoxSpec
 
-__all__ = ["Bind", "Device", "Folder", "Link", "Plan", "Step", "Text", "Tmpfs", "Userland", "from_wire", "plan"]
+__all__ = ["Bind", "Blob", "Device", "Folder", "Link", "Plan", "Step", "Text", "Tmpfs", "Userland", "from_wire", "plan"]
 
 HOME = "/home/sandbox"
 CELL = "/run/cell"
@@ -23,7 +23,8 @@ MASKED = (
     "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
     "/proc/sysrq-trigger", "/proc/timer_list",
 )  # fmt: skip
-READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys")
+# The one part of /proc that belongs to whoever is root in a network namespace; the rest is the host's root's.
+READ_ONLY = ("/proc/sys",)
 DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 
 
@@ -61,6 +62,13 @@ class Text(NamedTuple):
     content: str
 
 
+class Blob(NamedTuple):
+    """A small file of the box's root that is not text; ``content`` is base64."""
+
+    path: str
+    content: str
+
+
 class Link(NamedTuple):
     """A symbolic link of the box's root."""
 
@@ -76,8 +84,8 @@ class Tmpfs(NamedTuple):
     mode: int = 0o755
 
 
-Step = Union[Bind, Device, Folder, Text, Link]
-_KINDS: dict[str, type[Step]] = {kind.__name__: kind for kind in (Bind, Device, Folder, Text, Link)}
+Step = Union[Bind, Blob, Device, Folder, Text, Link]
+_KINDS: dict[str, type[Step]] = {kind.__name__: kind for kind in (Bind, Blob, Device, Folder, Text, Link)}
 
 
 class Userland(NamedTuple):
@@ -170,10 +178,12 @@ def _size(value: int | None) -> str:
 def _words(step: Step) -> str:
     if isinstance(step, Bind):
         return f"{step.source} → {step.target} ({'read-write' if step.writable else 'read-only'})"
-    return ", ".join(repr(part) if "\n" in str(part) else str(part) for part in step)
+    if isinstance(step, (Blob, Text)):
+        return f"{step.path}, {len(step.content)} characters"
+    return ", ".join(str(part) for part in step)
 
 
-def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: str, guest: str) -> Plan:
+def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: str, guest: Sequence[Step]) -> Plan:
     """Decide what a box of ``spec`` consists of.
 
     Args:
@@ -181,7 +191,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: s
         userland: from ``rootfs``.
         mounts: further host paths, vetted by ``mountrules``.
         workspace: resolved host directory, shown at ``/workspace``.
-        guest: host directory of our guest code, shown read-only.
+        guest: our guest code, from ``guestfiles``.
     """
     memory = None if spec.memory_mb is None else spec.memory_mb * MIB
     fresh = _fresh(spec, memory)
@@ -197,7 +207,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: s
         Link("/dev/stdout", "/proc/self/fd/1"),
         Link("/dev/stderr", "/proc/self/fd/2"),
         Link("/dev/ptmx", "pts/ptmx"),
-        Bind(guest, GUEST),
+        *guest,
         *_meminfo(memory),
         *(Folder(step.target) for step in fresh),
         *mounts,

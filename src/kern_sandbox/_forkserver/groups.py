@@ -9,6 +9,7 @@ from .._linux.cgroup import CgroupHost, Group, Limits
 __all__ = ["Groups"]
 
 _READY = 2
+_PILE = 32
 
 
 class Groups:
@@ -32,8 +33,14 @@ class Groups:
         """No Sandbox with these limits is left."""
         self._ended.extend(self._ready.pop(limits, ()))
 
-    def tidy(self) -> bool:
-        """Do one piece of the work that can wait; ``False`` when there is none, or only work that must wait."""
+    def tidy(self, *, urgent_only: bool) -> bool:
+        """Do one piece of the work that can wait; ``False`` when there is none, or only work that must wait.
+
+        Args:
+            urgent_only: leave everything for later, unless a great deal has piled up.
+        """
+        if urgent_only and len(self._ended) < _PILE:
+            return False
         for limits, ready in self._ready.items():
             if len(ready) < _READY:
                 ready.append(self.host.make(limits))

@@ -36,6 +36,14 @@ _IDLE_LIMIT_S = 60.0
 """How long a box may wait for a call before it is dropped, seconds."""
 
 
+class _StemFailed(Exception):
+    """A stem could not be built; ``reason`` is what it said."""
+
+    def __init__(self, reason: dict[str, Any]) -> None:
+        super().__init__(reason.get("text"))
+        self.reason = reason
+
+
 class Server:
     """State of the loop. Every handler returns soon."""
 
@@ -66,8 +74,12 @@ class Server:
             _remove_tree(path)
 
     def _wait(self) -> float | None:
-        """How long to sleep: not at all while there is tidying to do, else until the next deadline."""
-        if self._refill() or self.groups.tidy():
+        """How long to sleep: not at all while there is tidying to do, else until the next deadline.
+
+        A call that is about to end comes before tidying, which takes as long as a short program runs.
+        """
+        calls = any(box.call is not None for box in self.boxes.values())
+        if self._refill() or self.groups.tidy(urgent_only=calls):
             return 0
         due = min([*(box.due for box in self.boxes.values()), *self.sweeps], default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
@@ -133,12 +145,14 @@ class Server:
                 call.close()
                 return
             stem = self._stem(frame.body["key"], plan)
-            box = stem.spares.popleft() if stem.spares else self._conceive(stem)
+            box = stem.spares.popleft() if stem.spares else self._conceive_or_fail(stem)
             box.notes = self.able.notes(plan)
             box.serve(call, frame.body, frame.fds[1:])
             box.due = time.monotonic() + (box.timeout_s if "ready" in box.evidence else _START_LIMIT_S)
             self.loop.watch(call, lambda: self._on_call(box), lambda words: self._break(box, words))
-            stem.refill = True
+        except _StemFailed as error:
+            wire.reply(call, {"refused": error.reason})
+            call.close()
         except (OSError, HostError) as error:
             _refuse(call, error)
         finally:
@@ -165,6 +179,13 @@ class Server:
         self.boxes[box.number] = box
         self.loop.watch(ours, lambda: self._on_report(box), lambda words: self._break(box, words))
         return box
+
+    def _conceive_or_fail(self, stem: Stem) -> Box:
+        try:
+            return self._conceive(stem)
+        except (BrokenPipeError, ConnectionResetError):
+            self._on_stem(stem)
+            raise _StemFailed(stem.failure or _lost("the process that boxes are forked from was killed")) from None
 
     def _refill(self) -> bool:
         """Have one box ready before the next call of a Sandbox that is in use; ``False`` when all have."""
@@ -195,6 +216,8 @@ class Server:
         self.loop.watch(stem.control, lambda: self._on_stem(stem), lambda words: self._lose_stem(stem, _lost(words)))
         if stem.has_word:
             self._on_stem(stem)
+        if stem.failure is not None:
+            raise _StemFailed(stem.failure)
         return stem
 
     def _on_stem(self, stem: Stem) -> None:
@@ -224,6 +247,7 @@ class Server:
 
     def _lose_stem(self, stem: Stem, reason: dict[str, Any]) -> None:
         """A stem is gone or could not be built: boxes that it has not made yet fail for that reason."""
+        stem.failure = reason
         for number in stem.waiting & set(self.boxes):
             self.boxes[number].evidence.update(reason)
         self._end_stem(stem)
@@ -252,6 +276,8 @@ class Server:
             self.loop.watch(box.listener, lambda: self._on_listener(box), lambda words: self._break(box, words))
         if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
             box.due = time.monotonic() + box.timeout_s
+        if box.call is not None and box.stem_key in self.stems and ("started" in box.evidence or box.over):
+            self.stems[box.stem_key].refill = True
         if box.over:
             self._finish(box)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from .._box.build import build_base, open_trees
-from .._box.confine import Confinement
+from .._box.confine import Confinement, limit
 from .._box.plan import Plan
 from .._linux import caps, processes
 from .._linux.abi import Clone
@@ -56,14 +56,18 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
         processes.close_except([control.fileno(), mapped, *(seed.trees or ())])
         os.read(mapped, 1)
         os.close(mapped)
+        stage = "mounts"
+        # Before the change of ids: root may open what belongs to root, also where it may not mount.
+        trees = open_trees(seed.plan.base, {}) if seed.trees is None else seed.trees
+        stage = "namespaces"
         if seed.privileged:
             _become(INNER_ID if seed.nested else seed.plan.user)
         caps.set_parent_death(signal.SIGKILL)
         caps.set_dumpable(True)
         stage = "mounts"
-        trees = open_trees(seed.plan.base, {}) if seed.trees is None else seed.trees
         build_base(seed.plan, trees)
         seed = seed._replace(plan=_present(seed.plan))
+        limit()
         if seed.nested:
             stage = "nesting"
             _try_nesting()
@@ -84,11 +88,13 @@ def _become(inside: int) -> None:
 
 
 def _present(plan: Plan) -> Plan:
-    """The plan without the paths to mask or protect that this kernel's ``/proc`` does not have."""
-    values = {**plan.__dict__}
-    for name in ("masked", "read_only"):
-        values[name] = tuple(path for path in getattr(plan, name) if os.path.lexists(path))
-    return Plan(**values)
+    """The plan without the paths that need no mask here: those that Linux lacks, or shows to its own root only.
+
+    A box looks from where this process stands: the same host id, and no capability over the host's files.
+    """
+    masked = tuple(path for path in plan.masked if os.access(path, os.R_OK) or os.access(path, os.W_OK))
+    read_only = tuple(path for path in plan.read_only if os.path.lexists(path))
+    return Plan(**{**plan.__dict__, "masked": masked, "read_only": read_only})
 
 
 def _try_nesting() -> None:
@@ -115,6 +121,7 @@ def _serve(seed: Seed, control: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
+    gc.disable()
     while True:
         frame = wire.receive(control)
         if frame is None:
@@ -125,8 +132,12 @@ def _serve(seed: Seed, control: socket.socket) -> NoReturn:
             wire.send(control, {"box": frame.body["box"], "errno": error.errno, "text": str(error)})
         else:
             if child.pid == 0:
-                run_box(seed.plan, seed.part, Birth(frame.fds[0], frame.fds[1:]), nested=seed.nested)
+                _be_box(seed, Birth(frame.fds[0], frame.fds[1:]))
             wire.send(control, {"box": frame.body["box"]}, [child.pidfd])
             os.close(child.pidfd)
         for fd in frame.fds:
             os.close(fd)
+
+
+def _be_box(seed: Seed, birth: Birth) -> NoReturn:
+    processes.live(lambda: run_box(seed.plan, seed.part, birth, nested=seed.nested))

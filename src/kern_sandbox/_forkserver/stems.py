@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .._box.build import open_trees
 from .._box.confine import Confinement
 from .._box.plan import Bind, Plan
-from .._linux import fds, mounts, processes
+from .._linux import caps, fds, mounts, processes
 from .._linux.abi import Clone
 from . import wire
 from .boxes import Box
@@ -37,6 +37,7 @@ class Stem:
         ready: its base is built.
         spares: boxes that serve no call yet.
         refill: a call has come since the last spare was made.
+        failure: why it could not be built, or is gone.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Stem:
     ready: bool = False
     spares: collections.deque[Box] = field(default_factory=collections.deque)
     refill: bool = False
+    failure: dict[str, Any] | None = None
     _first: wire.Frame | None = None
 
     def ask(self, body: dict[str, Any], descriptors: Sequence[int]) -> None:
@@ -83,7 +85,8 @@ class StemMaker:
     """Makes stems as root or as an ordinary user; which of the two is decided once."""
 
     def __init__(self) -> None:
-        self.privileged = os.geteuid() == 0
+        self.privileged = processes.can_map_any_id()
+        self.can_mount = self.privileged and caps.has(caps.SYS_ADMIN)
         self._ids = HostIds() if self.privileged else None
 
     def make(self, key: str, plan: Plan, part: Confinement, *, nested: bool) -> Stem:
@@ -115,17 +118,26 @@ class StemMaker:
         if self._ids is not None and host_id is not None:
             self._ids.give_back(host_id)
 
+    def _open(self, plan: Plan, host_id: int | None) -> _Opened:
+        if host_id is None:
+            return _Opened(None, None)
+        if self.can_mount:
+            return _open_as_root(plan, host_id)
+        workspace = next(step for step in plan.base if isinstance(step, Bind) and step.target == "/workspace")
+        return _Opened(None, lend(workspace.source, host_id))
+
     def _start(self, key: str, plan: Plan, how: tuple[Confinement, bool], host_id: int | None) -> Stem:
         part, nested = how
         inside = INNER_ID if nested else plan.user
-        opened = _Opened([], None) if host_id is None else _open_as_root(plan, host_id)
-        trees = None if host_id is None else opened.trees
+        opened = self._open(plan, host_id)
+        trees = opened.trees
         ours, theirs = wire.pair()
         mapped, go = os.pipe2(os.O_CLOEXEC)
         try:
             child = processes.clone(_NAMESPACES)
             if child.pid == 0:
-                run_stem(Seed(plan, part, trees, self.privileged, nested), theirs, mapped)
+                seed = Seed(plan, part, trees, self.privileged, nested)
+                processes.live(lambda: run_stem(seed, theirs, mapped))
             outside = (os.geteuid(), os.getegid()) if host_id is None else (host_id, host_id)
             try:
                 processes.map_ids(str(child.pid), inside, outside, deny_setgroups=host_id is None)
@@ -145,9 +157,9 @@ class StemMaker:
 
 
 class _Opened(NamedTuple):
-    """The mounts of a plan, and what had to change hands for them."""
+    """The mounts of a plan (``None``: the stem opens them itself), and what had to change hands for them."""
 
-    trees: list[int]
+    trees: list[int] | None
     loan: Loan | None
 
 

@@ -6,10 +6,12 @@ import ctypes
 import functools
 
 from .abi import CapHeader, Prctl
-from .libc import libc, syscall
+from .libc import prctl_function, syscall
 
 __all__ = [
+    "SYS_ADMIN",
     "drop_capabilities",
+    "has",
     "keep_capabilities",
     "last_capability",
     "no_new_privileges",
@@ -18,10 +20,18 @@ __all__ = [
     "set_parent_death",
 ]
 
+SYS_ADMIN = 21  # linux/capability.h
 _VERSION_3 = 0x20080522
 _CLEAR_ALL_AMBIENT = 4
 # linux/securebits.h: NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock; KEEP_CAPS locked off.
 _LOCKED = 0b11101111
+
+
+def has(capability: int) -> bool:
+    """Whether this process may use ``capability`` now."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        effective = next(line for line in file if line.startswith("CapEff:"))
+    return bool(int(effective.split()[1], 16) >> capability & 1)
 
 
 def prctl(option: Prctl, argument: int = 0, third: int = 0) -> None:
@@ -50,10 +60,10 @@ def drop_capabilities(last: int) -> None:
 
 def keep_capabilities(kept: int, last: int) -> None:
     """Drop every capability that is not in the bit set ``kept`` from every set of this thread."""
-    zero = ctypes.c_ulong(0)
+    drop, bounding = prctl_function(), int(Prctl.CAPBSET_DROP)
     for capability in range(last + 1):
         if not kept >> capability & 1:
-            libc.prctl(int(Prctl.CAPBSET_DROP), ctypes.c_ulong(capability), zero, zero, zero)
+            drop(bounding, capability, 0, 0, 0)
     prctl(Prctl.CAP_AMBIENT, _CLEAR_ALL_AMBIENT)
     header = CapHeader(_VERSION_3, 0)
     words = (kept & 0xFFFFFFFF, kept & 0xFFFFFFFF, 0, kept >> 32, kept >> 32, 0)

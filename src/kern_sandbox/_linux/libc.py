@@ -9,10 +9,18 @@ from typing import Any
 
 from .syscalls import NUMBERS
 
-__all__ = ["libc", "syscall"]
+__all__ = ["libc", "prctl_function", "syscall"]
 
 # PyDLL keeps the interpreter lock: after a raw clone the child must still hold it, and no call made here blocks.
 libc = ctypes.PyDLL(None if os.name == "posix" else "msvcrt", use_errno=True)
+
+
+@functools.lru_cache(maxsize=1)
+def prctl_function() -> Any:
+    """The C library's prctl(2), which is called some forty times for a box: arguments convert without objects."""
+    function = libc.prctl
+    function.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    return function
 
 
 @functools.lru_cache(maxsize=1)

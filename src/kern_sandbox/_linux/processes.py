@@ -6,17 +6,20 @@ import ctypes
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Callable, NamedTuple, NoReturn
 
-from .abi import Clone
-from .libc import libc, syscall
+from .abi import Clone, Prctl
+from .libc import syscall
 
 __all__ = [
     "Child",
+    "can_map_any_id",
     "clone",
     "close_except",
     "hide_command_line",
+    "live",
     "map_ids",
     "reset_signals",
     "set_limit",
@@ -56,6 +59,16 @@ def clone(namespaces: Clone) -> Child:
     return Child(pid, pidfd.value)
 
 
+def live(body: Callable[[], object]) -> NoReturn:
+    """Be a fresh child: run ``body``, and end whatever it does; the parent's frames above are never returned to."""
+    try:
+        body()
+    except BaseException:  # a fault of ours: its words go to the log, and nothing of the parent runs here
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # an exception is being handled
+    finally:
+        os._exit(70)
+
+
 def map_ids(process: str, inside: int, outside: tuple[int, int], *, deny_setgroups: bool) -> None:
     """Map the one uid and gid ``inside`` of a process's user namespace to ``outside`` (user_namespaces(7)).
 
@@ -70,6 +83,14 @@ def map_ids(process: str, inside: int, outside: tuple[int, int], *, deny_setgrou
         write_text(f"/proc/{process}/setgroups", "deny")
     write_text(f"/proc/{process}/gid_map", f"{inside} {gid} 1")
     write_text(f"/proc/{process}/uid_map", f"{inside} {uid} 1")
+
+
+def can_map_any_id() -> bool:
+    """Whether this process is root of a user namespace that has every id, and so may hand out ids of the host."""
+    if os.geteuid() != 0:
+        return False
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        return [line.split() for line in file] == [["0", "0", "4294967295"]]
 
 
 def write_text(path: str, text: str) -> None:
@@ -116,4 +137,4 @@ def hide_command_line(name: str) -> None:
     text = name.encode()[: end - start - 1]
     ctypes.memset(start, 0, end - start)
     ctypes.memmove(start, text, len(text))
-    libc.prctl(15, ctypes.c_char_p(text[:15]), None, None, None)
+    syscall("prctl", int(Prctl.SET_NAME), text[:15], 0, 0, 0)
