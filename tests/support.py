@@ -132,7 +132,8 @@ def snapshot() -> Counter[Item]:
         items.update(("mount", name + owner) for name in _mounts(pid))
     items.update(("process", _command(pid)) for pid in _descendants())
     items.update(("thread", _without_numbers(thread.name)) for thread in threading.enumerate())
-    items.update(("cgroup", path) for path in _cgroups())
+    # A fork server's own directory carries its number, and its successor's takes its place.
+    items.update(("cgroup", re.sub(r"kern-[0-9a-f-]+", "kern-N", path)) for path in _cgroups())
     items.update(("temporary", path) for path in _temporary())
     return items
 

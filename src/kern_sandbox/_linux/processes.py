@@ -64,7 +64,7 @@ def live(body: Callable[[], object]) -> NoReturn:
     try:
         body()
     except BaseException:  # a fault of ours: its words go to the log, and nothing of the parent runs here
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # an exception is being handled
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(70)
 

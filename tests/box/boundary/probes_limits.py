@@ -239,14 +239,13 @@ CLAIMS = [
         "a box takes few of the host's terminals",
         inside(_TERMINALS),
         engine_only=True,
-        known="to be fixed: devpts is mounted without max=; the number of terminals is the whole host's",
     ),
     Claim(
         "B80-in-flight",
         "a box does not stop its user's other processes from passing descriptors",
         _in_flight,
         engine_only=True,
-        known="to be fixed: descriptors in flight count for the host user, and a box may have more of them"
+        known="descriptors in flight count for the host user, whose other programs may have fewer; SECURITY.md says so"
         if os.geteuid()
         else "",
     ),

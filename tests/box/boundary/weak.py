@@ -104,14 +104,15 @@ WEAKENINGS: dict[str, Weakening] = {
     "read-only binds": Weakening(2, plan=_binds_writable),
     "nosuid": Weakening(
         2,
-        "from kern_sandbox._box import build\nfrom kern_sandbox._linux import abi\nbuild._QUIET = abi.MountAttr(0)",
+        "from kern_sandbox._box import build\nfrom kern_sandbox._linux import abi\n"
+        "build._QUIET, build._SHOWN = abi.MountAttr(0), abi.MountAttr.RDONLY",
     ),
     "propagation": Weakening(
         2,
         "import ctypes\nfrom kern_sandbox._linux import abi, libc, mounts\nmounts.make_private = lambda path: None\n"
-        "def shared(tree, attributes, *, userns_fd=0):\n"
-        "    attrs = abi.MountAttrs(int(attributes), 0, 0, userns_fd)\n"
-        "    libc.syscall('mount_setattr', tree, b'', mounts._ALL_TREE, ctypes.byref(attrs), ctypes.sizeof(attrs))\n"
+        "def shared(tree, attributes):\n"
+        "    attrs = abi.MountAttrs(int(attributes), 0, 0, 0)\n"
+        "    libc.syscall('mount_setattr', tree, b'', mounts._WHOLE_TREE, ctypes.byref(attrs), ctypes.sizeof(attrs))\n"
         "mounts.set_attributes = shared",
     ),
     "pid namespace": Weakening(
@@ -138,12 +139,14 @@ WEAKENINGS: dict[str, Weakening] = {
     "pids limit": Weakening(5, plan=_replaced(pids=None)),
     "cpu limit": Weakening(5, plan=_replaced(cpus=None)),
     "resource limits": Weakening(
-        6, "from kern_sandbox._forkserver import init; init.prepare = lambda plan, part: None"
+        6,
+        "from kern_sandbox._forkserver import init, stem\n"
+        "init.prepare = lambda plan, part: None\nstem.limit = lambda: None",
     ),
     "capabilities": Weakening(7, "from kern_sandbox._linux import caps; caps.drop_capabilities = lambda last: None"),
     "bounding set": Weakening(
         7,
-        "import types\nfrom kern_sandbox._linux import caps\ncaps.libc = types.SimpleNamespace(prctl=lambda *rest: 0)",
+        "from kern_sandbox._linux import caps\ncaps.prctl_function = lambda: lambda *rest: 0",
     ),
     "securebits": Weakening(
         7,
