@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 import pytest
 
 from kern_sandbox._linux.cgroup import CgroupHost, Group, Limits, probe
-from support import cgroup_mounts, need
+from support import cgroup_mounts, need_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def in_server(body: ServerBody) -> Callable[[], None]:
 def with_host(body: ServerBody) -> None:
     host = probe()
     try:
-        need(host.enforces >= {"memory", "pids"}, f"cgroups cannot limit memory and pids here: {host.reasons}")
+        need_limits(host.enforces >= {"memory", "pids"}, f"cgroups cannot limit memory and pids here: {host.reasons}")
         body(host)
     finally:
         host.close()

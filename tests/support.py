@@ -45,6 +45,22 @@ def need(ok: bool, reason: str) -> None:
     pytest.skip(reason)
 
 
+def applies(ok: bool, reason: str) -> None:
+    """Skip this test unless ``ok``: it is about another kind of host or user, or was not asked for. Never a failure."""
+    if not ok:
+        pytest.skip(reason)
+
+
+def need_limits(ok: bool, reason: str) -> None:
+    """As `need` where this user is due cgroups: root, or version 2 with a manager of the user's own; else a skip.
+
+    An ordinary user on cgroup v1, or without a session, has none: the documented degradation.
+    """
+    session = os.path.exists(f"/run/user/{os.getuid()}/systemd")
+    due = os.geteuid() == 0 or (session and any(mount.version == 2 for mount in cgroup_mounts()))
+    (need if due else applies)(ok, reason)
+
+
 @functools.cache
 def why_no_boxes() -> str:
     """Why this host cannot run a box, in the engine's own words, or ``""``."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 import pytest
 
 import kern_sandbox
-from support import need, need_boxes
+from support import need_boxes, need_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,14 +71,14 @@ def _unlimited(word: str) -> bool:
 def memory_cgroup() -> None:
     """The test needs a host that limits the memory of a box as a whole."""
     need_boxes()
-    need(not _unlimited("memory"), "no cgroup limits memory here")
+    need_limits(not _unlimited("memory"), "no cgroup limits memory here")
 
 
 @pytest.fixture
 def pids_cgroup() -> None:
     """The test needs a host that limits the processes of a box as a whole."""
     need_boxes()
-    need(not _unlimited("pids"), "no cgroup limits pids here")
+    need_limits(not _unlimited("pids"), "no cgroup limits pids here")
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from cgroup_server import (
     start,
 )
 from kern_sandbox._linux.cgroup import CgroupHost, Group, Limits, probe
-from support import PACKAGE, need
+from support import PACKAGE, need, need_limits
 
 MIB = 1 << 20
 CLONE_NEWUSER = 0x10000000
@@ -139,7 +139,7 @@ def throttled(group: Group) -> int:
 
 @in_server
 def test_a_share_of_a_core_is_held_and_use_is_measured(host: CgroupHost) -> None:
-    need("cpu" in host.enforces, f"cgroups cannot limit cpu here: {host.reasons.get('cpu')}")
+    need_limits("cpu" in host.enforces, f"cgroups cannot limit cpu here: {host.reasons.get('cpu')}")
     with made(host, Limits(cpus=0.5)) as group:
         assert python(group, SPIN).code == 0
         assert throttled(group) > 0
@@ -278,7 +278,7 @@ def test_a_server_that_ended_leaves_no_cgroup() -> None:
 def test_a_killed_servers_boxes_are_collected_and_a_living_servers_are_not() -> None:
     living, dead = Server(), Server()
     try:
-        need(bool(dead.directories), "cgroups cannot limit memory and pids here")
+        need_limits(bool(dead.directories), "cgroups cannot limit memory and pids here")
         dead.kill()
         assert in_child(lambda: probe().close()) == ""
         eventually(lambda: not any(map(os.path.exists, dead.directories)), "the dead server's cgroups are gone")

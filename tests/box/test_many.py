@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import kern_sandbox as kern
-from support import leaks, need, need_boxes
+from support import applies, leaks, need_boxes
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_fifty_sandboxes_opened_used_and_closed_leave_nothing_behind(options):
 @pytest.mark.usefixtures("warm")
 @pytest.mark.timeout(1200)
 def test_a_thousand_calls_in_a_row_and_a_hundred_at_once_leave_nothing_behind(options):
-    need(os.environ.get("KERN_LONG") == "1", "it takes long; KERN_LONG=1 asks for it")
+    applies(os.environ.get("KERN_LONG") == "1", "it takes long; KERN_LONG=1 asks for it")
     with leaks(), kern.Sandbox(**options) as sandbox, ThreadPoolExecutor(100) as threads:
         _calls_of_every_kind(sandbox, 1000)
         assert all(threads.map(lambda _: sandbox.run(["true"]), range(1000)))

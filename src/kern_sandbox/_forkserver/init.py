@@ -31,7 +31,7 @@ GRACE_S = 0.25
 INNER_ID = 1000
 """The uid and gid of a stem in its own user namespace; a box maps its 0 to it."""
 _PROGRAM_FIRST = 500
-"""The program's oom_score_adj: half of the box's memory counts against it before init is considered."""
+"""Added to the program's oom_score_adj: half of the box's memory counts against it before init is considered."""
 
 
 class Birth(NamedTuple):
@@ -132,9 +132,18 @@ class _Appetite:
     """Who goes first when a box is out of memory: the program, never init. Open before ``/proc`` closes to init."""
 
     def __init__(self) -> None:
-        self._fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        self._fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+        self._own = int(os.read(self._fd, 16))  # not 0 below a systemd user manager, and then 0 is refused
 
-    def set(self, score: int) -> None:
+    def for_program(self) -> None:
+        """What is started from now on is taken first."""
+        self._set(min(1000, self._own + _PROGRAM_FIRST))
+
+    def for_init(self) -> None:
+        """As it was."""
+        self._set(self._own)
+
+    def _set(self, score: int) -> None:
         os.pwrite(self._fd, str(score).encode(), 0)
 
 
@@ -147,13 +156,13 @@ def _start(order: Order, appetite: _Appetite, stage: _Stage) -> int:
     os.chdir(order.cwd)
     stage.name = "exec"
     fds.inherit_only(3)
-    appetite.set(_PROGRAM_FIRST)
+    appetite.for_program()
     try:
         pid = _spawn(order)
     except ValueError as error:
         raise OSError(22, str(error)) from None
     finally:
-        appetite.set(0)
+        appetite.for_init()
     wire.send(stage.report, {"started": True})
     return pid
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support import REPO, cgroup_mode, need, need_boxes
+from support import REPO, applies, cgroup_mode, need_boxes
 
 from .targets import Engine
 
@@ -71,7 +71,7 @@ def table(prefix: str, *argv: str) -> dict[str, dict[str, dict[str, str]]]:
 def test_where_the_hosts_mounts_are_shared_a_box_shares_none() -> None:
     """B43; the control leaves the propagation of mounts as it is."""
     need_boxes()
-    need(os.geteuid() == 0 and shutil.which("unshare") is not None, "only root can make its mounts shared")
+    applies(os.geteuid() == 0 and shutil.which("unshare") is not None, "only root can make its mounts shared")
     targets = table("B43", "unshare", "--mount", "--propagation", "shared")["B43"]
     assert targets["kern_sandbox"]["word"] == "held"
     assert targets["without propagation"]["word"] == "breached"
@@ -80,7 +80,7 @@ def test_where_the_hosts_mounts_are_shared_a_box_shares_none() -> None:
 def test_supplementary_groups_of_root_stay_outside() -> None:
     """B36; the control keeps them."""
     need_boxes()
-    need(os.geteuid() == 0 and shutil.which("setpriv") is not None, "only root can take on a group")
+    applies(os.geteuid() == 0 and shutil.which("setpriv") is not None, "only root can take on a group")
     targets = table("B36", "setpriv", "--groups", "4242")["B36"]
     assert targets["kern_sandbox"]["word"] == "held"
     assert targets["without groups"]["word"] == "breached"
@@ -112,7 +112,7 @@ def _quota(groups: dict[str, str]) -> str:
 def test_a_boxs_processor_time_is_limited_by_its_cgroup() -> None:
     """B83; without a limit in the plan the same place says so."""
     need_boxes()
-    need(os.geteuid() == 0 and cgroup_mode() != "none", "no cgroups that this user may divide")
+    applies(os.geteuid() == 0 and cgroup_mode() != "none", "no cgroups that this user may divide")
     found = quota()
     if found == "no cgroup":
         pytest.skip("no cpu controller to divide")
