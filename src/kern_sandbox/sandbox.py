@@ -38,6 +38,8 @@ class Sandbox:
         apparmor: a loaded AppArmor profile for the code; one that is not loaded is an error.
         cap_drop: ``()`` keeps capabilities over the box's own namespaces, e.g. to bind a port below 1024.
         user: the uid and gid that the code sees itself as; ``None`` is 0. On the host it is no more.
+        root: ``"scratch"`` lets the code make files anywhere in the box's root that is not shown from the host; they
+            are memory, at most a quarter of ``memory_mb``, and gone with the box.
 
     Raises:
         SpecError: an option has a type or value that is not accepted.
@@ -64,6 +66,7 @@ class Sandbox:
         apparmor: str | None = None,
         cap_drop: Sequence[str] = ("ALL",),
         user: int | None = None,
+        root: str = "read-only",
     ) -> None:
         options = {
             "memory_mb": memory_mb,
@@ -81,6 +84,7 @@ class Sandbox:
             "apparmor": apparmor,
             "cap_drop": cap_drop,
             "user": user,
+            "root": root,
         }
         self._session = Session(workspace, options)
 

@@ -198,6 +198,12 @@ def _cap_drop(value: object) -> tuple[str, ...]:
     raise bad("cap_drop", value, '("ALL",) or (), which keeps capabilities over the box\'s own namespaces')
 
 
+def _root(value: object) -> str:
+    if value not in ("read-only", "scratch"):
+        raise bad("root", value, '"read-only", or "scratch": writable, in memory, gone with the box')
+    return str(value)
+
+
 def _apparmor(value: object) -> str | None:
     if value is None or (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_./:@+-]{1,200}", value)):
         return value
@@ -210,7 +216,11 @@ def _profile(given: Mapping[str, Any]) -> str | None:
         return None
     if given["security_profile"] != "untrusted":
         raise bad("security_profile", given["security_profile"], 'None or "untrusted"')
-    loosened = {"network": given["network"] is not False, "cap_drop": tuple(given["cap_drop"] or ()) != ("ALL",)}
+    loosened = {
+        "network": given["network"] is not False,
+        "cap_drop": tuple(given["cap_drop"] or ()) != ("ALL",),
+        "root": given["root"] != "read-only",
+    }
     for option, loose in loosened.items():
         if loose:
             words = f'{option}={given[option]!r} contradicts security_profile="untrusted"'
@@ -242,12 +252,18 @@ class BoxSpec:
     apparmor: str | None = None
     cap_drop: tuple[str, ...] = ("ALL",)
     user: int = 0
+    root: str = "read-only"
+
+    @property
+    def processors(self) -> int:
+        """How many processors the code sees: the CPU limit rounded up, at most those of the host."""
+        host = os.cpu_count() or 1
+        return host if self.cpus is None else min(host, math.ceil(self.cpus))
 
     @property
     def threads(self) -> int:
-        """How many threads numeric libraries should start: the CPU limit, else the host's cores up to 16."""
-        host = os.cpu_count() or 1
-        return max(1, min(16, host if self.cpus is None else min(host, math.ceil(self.cpus))))
+        """How many threads numeric libraries should start: one a processor, at most 16."""
+        return min(16, self.processors)
 
     @classmethod
     def of(cls, **options: Any) -> BoxSpec:
@@ -279,4 +295,5 @@ class BoxSpec:
             apparmor=_apparmor(given["apparmor"]),
             cap_drop=_cap_drop(given["cap_drop"]),
             user=_whole("user", 0 if given["user"] is None else given["user"], 0, (1 << 32) - 2),
+            root=_root(given["root"]),
         )

@@ -22,7 +22,7 @@ FLAGS = {
     "timeout_s": "--timeout-s", "network": "--network", "tmpfs": "--tmpfs", "env": "--env",
     "max_output_bytes": "--max-output-bytes", "require_limits": "--require-limits", "track_files": "--no-track-files",
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
-    "user": "--user",
+    "user": "--user", "root": "--root",
 }  # fmt: skip
 Printed = pytest.CaptureFixture[str]
 

@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .._linux import mounts, netns
 from .._linux.abi import MountAttr
-from .plan import MIB, Bind, Blob, Device, Folder, Plan, Step, Text
+from .plan import CELL, MIB, Bind, Blob, Device, Folder, Plan, Step, Text
 
 __all__ = ["build_base", "build_fresh", "open_trees"]
 
 # A mount point that every Linux has; what it hid is never looked at again.
 _STAGE = "/proc"
+# An empty directory of the base, which a call covers only later.
+_SPARE = CELL
 _QUIET = MountAttr.NOSUID | MountAttr.NODEV
 _SHOWN = _QUIET | MountAttr.RDONLY
 _FROZEN = _SHOWN | MountAttr.NOEXEC
@@ -62,21 +64,21 @@ def build_base(plan: Plan, trees: Sequence[int]) -> None:
     os.umask(0)
     waiting = iter(trees)
     for step in plan.base:
-        _make(step, waiting)
+        _make(step, waiting, _STAGE)
     os.umask(0o022)
     mounts.mount_proc(f"{_STAGE}/proc")
     mounts.pivot_into(_STAGE)
     mounts.remount_read_only("/", _QUIET)
 
 
-def _make(step: Step, waiting: Iterator[int]) -> None:
+def _make(step: Step, waiting: Iterator[int], stage: str) -> None:
     if isinstance(step, Bind):
-        _attach(next(waiting), _STAGE + step.target)
+        _attach(next(waiting), stage + step.target)
         return
     if isinstance(step, Device):
-        _attach(next(waiting), f"{_STAGE}/dev/{step.name}")
+        _attach(next(waiting), f"{stage}/dev/{step.name}")
         return
-    path = _STAGE + step.path
+    path = stage + step.path
     os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     if isinstance(step, Folder):
         if not os.path.isdir(path):
@@ -96,16 +98,38 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _attach(tree: int, target: str) -> None:
+    _place_for(target, directory=stat.S_ISDIR(os.fstat(tree).st_mode))
+    mounts.attach_tree(tree, target)
+
+
+def _place_for(target: str, *, directory: bool) -> None:
+    """Something to mount on."""
     os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
-    if stat.S_ISDIR(os.fstat(tree).st_mode):
+    if directory:
         os.makedirs(target, 0o755, exist_ok=True)
     else:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    mounts.attach_tree(tree, target)
+
+
+def _build_scratch_root(plan: Plan, size: int) -> None:
+    """A root of this call's own, with the same things in it, that may be written."""
+    mounts.mount_tmpfs(_SPARE, size=size)
+    nothing: Iterator[int] = iter(())
+    for step in plan.base:
+        if isinstance(step, (Bind, Device)):
+            target = step.target if isinstance(step, Bind) else f"/dev/{step.name}"
+            _place_for(_SPARE + target, directory=os.path.isdir(target))
+            mounts.cover(target, _SPARE + target)
+        else:
+            _make(step, nothing, _SPARE)
+    mounts.mount_proc(f"{_SPARE}/proc")
+    mounts.pivot_into(_SPARE)
 
 
 def build_fresh(plan: Plan) -> None:
     """What no two calls share: ``/proc``, scratch file systems, terminals, host name, loopback."""
+    if plan.scratch_root is not None:
+        _build_scratch_root(plan, plan.scratch_root)
     mounts.mount_proc("/proc")
     for path in plan.masked:
         _mask(path)

@@ -107,6 +107,7 @@ class Plan:
         masked: paths hidden, where they exist.
         read_only: paths made read-only, where they exist.
         writable: directories below which Landlock allows writes.
+        scratch_root: bytes of a writable root made anew for each call, or ``None`` for the read-only one.
         env: variables that every program gets.
     """
 
@@ -127,6 +128,7 @@ class Plan:
     untrusted: bool = False
     apparmor: str | None = None
     user: int = 0
+    scratch_root: int | None = None
     require_limits: bool = False
 
     def to_wire(self) -> dict[str, Any]:
@@ -150,7 +152,7 @@ class Plan:
         return [
             "namespaces: user, mount, pid, ipc, uts, cgroup" + ("" if self.network else ", network"),
             *(f"{type(step).__name__.lower()}: {_words(step)}" for step in self.base),
-            "root: read-only, nosuid, nodev; pivot_root",
+            f"root: {'read-only' if self.scratch_root is None else 'scratch'}, nosuid, nodev; pivot_root",
             *(f"fresh: {step.target}, {_size(step.size)}, mode {step.mode:o}" for step in self.fresh),
             f"masked: {' '.join(self.masked)}",
             f"read-only: {' '.join(self.read_only)}",
@@ -209,6 +211,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: s
         Link("/dev/ptmx", "pts/ptmx"),
         *guest,
         *_meminfo(memory),
+        *_processors(spec.processors),
         *(Folder(step.target) for step in fresh),
         *mounts,
         Bind(workspace, "/workspace", writable=True, owned=True),
@@ -216,7 +219,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: s
     return Plan(
         base=base,
         fresh=fresh,
-        writable=_writable(fresh, mounts),
+        writable=("/",) if spec.root == "scratch" else _writable(fresh, mounts),
         env=_environment(spec, userland),
         python=userland.python,
         userland=userland.name,
@@ -228,6 +231,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: s
         untrusted=spec.security_profile == "untrusted",
         apparmor=spec.apparmor,
         user=spec.user,
+        scratch_root=None if spec.root == "read-only" else (memory or 1 << 30) // 4,
         require_limits=spec.require_limits,
     )
 
@@ -269,6 +273,14 @@ def _meminfo(memory: int | None) -> tuple[Step, ...]:
         ("SwapCached", 0), ("Active", 0), ("Inactive", 0), ("SwapTotal", 0), ("SwapFree", 0), ("Shmem", 0),
     )  # fmt: skip
     return (Text("/.box/meminfo", "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows)),)
+
+
+def _processors(count: int) -> tuple[Step, ...]:
+    """All of ``/sys`` that a box has: the number of processors, where C libraries look for it (sysconf(3))."""
+    place = "/sys/devices/system/cpu"
+    online = "0\n" if count == 1 else f"0-{count - 1}\n"
+    names = (Text(f"{place}/{name}", online) for name in ("online", "possible", "present"))
+    return (*names, *(Folder(f"{place}/cpu{number}") for number in range(count)))
 
 
 def _environment(spec: BoxSpec, userland: Userland) -> dict[str, str]:

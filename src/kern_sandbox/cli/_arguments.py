@@ -29,7 +29,7 @@ _PROGRAMS = {
 }
 _OPTIONS = (
     "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes", "require_limits",
-    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user",
+    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root",
 )  # fmt: skip
 _STATUS = """\
 exit status:
@@ -166,6 +166,8 @@ def _add_security(box: Any) -> None:
     words = "keep capabilities over the box's own namespaces"
     add("--keep-caps", dest="cap_drop", action="store_const", const=(), default=("ALL",), help=words)
     add("--user", type=int, metavar="UID", help="the user and group id that the code sees itself as (default: 0)")
+    words = "read-only (the default), or scratch: writable, in memory, gone with the box"
+    add("--root", default="read-only", metavar="KIND", help=words)
 
 
 def _whole_or_none(text: str) -> int | None:
