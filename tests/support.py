@@ -62,6 +62,14 @@ def need_limits(ok: bool, reason: str) -> None:
 
 
 @functools.cache
+def limits_enforced() -> bool:
+    """Whether a box's memory and processes are limited for the box as a whole, as the engine itself says."""
+    import kern_sandbox
+
+    return not any("not limited" in note for note in kern_sandbox.run_code("").runtime_notes)
+
+
+@functools.cache
 def why_no_boxes() -> str:
     """Why this host cannot run a box, in the engine's own words, or ``""``."""
     import kern_sandbox

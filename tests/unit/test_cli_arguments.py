@@ -84,7 +84,7 @@ def test_without_flags_the_options_are_the_librarys_own_defaults() -> None:
 def test_flags_become_options() -> None:
     words = "run -c 1 --memory-mb none --cpus 1.5 --pids 9 --timeout-s 2.5 --network --tmpfs /tmp=8m --tmpfs /data=1m"
     words += " --mount /srv/a:/a --mount /srv/b:/b:rw --security-profile untrusted --apparmor p --keep-caps --user 7"
-    words += " --env A=1 --env B=x=y --env C= --max-output-bytes 10 --require-limits --no-track-files"
+    words += " --env A=1 --env B=x=y --env C= --max-output-bytes 10 --require-limits --no-track-files --root scratch"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
         "cpus": 1.5,
@@ -101,6 +101,7 @@ def test_flags_become_options() -> None:
         "apparmor": "p",
         "cap_drop": (),
         "user": 7,
+        "root": "scratch",
     }
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Literal
 
 from kern_sandbox import SandboxError
-from support import cgroup_mode
+from kern_sandbox._linux import landlock
+from support import limits_enforced
 
 from .targets import Bubblewrap, Engine, Subprocess, bubblewrap_works
 
@@ -53,6 +54,7 @@ class Claim:
         cgroup: the attack needs a host with cgroups that enforce limits.
         engine_only: nothing of another target can be asked this, or it would harm the host there.
         more: further sets of layers, each a control of its own.
+        landlock: the ABI of Landlock that it stands on.
     """
 
     id: str
@@ -64,14 +66,17 @@ class Claim:
     cgroup: bool = False
     engine_only: bool = False
     more: tuple[tuple[str, ...], ...] = ()
+    landlock: int = 0
 
     @property
     def why_not(self) -> str:
         """Why this host cannot be asked; ``""`` where it can."""
         if self.root_only and os.geteuid():
             return "not root"
-        if self.cgroup and (os.geteuid() or cgroup_mode() == "none"):
+        if self.cgroup and not limits_enforced():
             return "no cgroups that this user may divide"
+        if landlock.abi_version() < self.landlock:
+            return f"Landlock's ABI {self.landlock} is not in this Linux"
         return ""
 
 

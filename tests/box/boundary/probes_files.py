@@ -235,6 +235,7 @@ CLAIMS = [
         "a writable mount outside the writable places is not written: Landlock holds alone",
         _only_landlock,
         ("landlock",),
+        landlock=3,
         engine_only=True,
     ),
     Claim(
