@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, TypeVar
 
+from .errors import SessionClosed
 from .process import Process
 from .results import ExecutionResult
 from .session import Callback, How, Session, Stop
@@ -38,6 +39,8 @@ class AsyncSandbox:
         return self._session.workspace.path
 
     async def _do(self, verb: Callable[..., T], *args: Any) -> T:
+        if self._session.closed:
+            raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
         return await asyncio.get_running_loop().run_in_executor(self._threads, verb, *args)
 
     async def _call(self, verb: Callable[..., ExecutionResult], *args: Any) -> ExecutionResult:

@@ -215,6 +215,7 @@ class Sandbox:
         self._session.close()
 
     def __enter__(self) -> Sandbox:
+        self._session.require_open()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from . import spec as specs
 from ._box.guestfiles import guest_steps
-from ._box.mountrules import checked_mounts
+from ._box.mountrules import check_workspace, checked_mounts
 from ._box.plan import CELL, GUEST, Bind, plan
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
@@ -65,6 +65,7 @@ class Session:
         userland = host_userland(self.spec.network)
         shown = [step for step in userland.steps if isinstance(step, Bind)]
         mounts = checked_mounts(self.spec.mounts, shown, ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs)
+        check_workspace(workspace)
         self.workspace = Workspace(workspace)
         self.plan = plan(self.spec, userland, mounts, self.workspace.path, guest_steps(_GUEST_FILES))
         self._key = f"{self.plan.key}-{os.urandom(6).hex()}"
@@ -76,7 +77,8 @@ class Session:
         guest = (self.plan.python, f"{GUEST}/run_once.py")
         argv = [*(shell or guest), f"{CELL}/{name}", *(() if shell else ("3",))]
         cell = {name: text.encode("utf-8", "surrogatepass")}
-        return self._run(replace(self._command(argv, how), cell=cell, results=not shell), stop)
+        command = replace(self._command(argv, how), cell=cell, results=not shell)
+        return self._run(replace(command, snippet=not shell and _starts_alike(how.env)), stop)
 
     def run(self, argv: Sequence[str], cwd: str | None, how: How, stop: Stop | None = None) -> ExecutionResult:
         """Run a program in a fresh box; ``stop`` lets another thread end it."""
@@ -87,6 +89,11 @@ class Session:
         command = self._command(specs.check_argv(argv), how, cwd)
         server = self._server()
         return Process(launch(server, command, interactive=True), self._facts(command), server.death)
+
+    def require_open(self) -> None:
+        """Raises ``SessionClosed`` once it is closed."""
+        if self.closed:
+            raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
 
     def close(self) -> None:
         """End every box and let the workspace go. Closing twice does nothing."""
@@ -124,8 +131,7 @@ class Session:
 
     def _server(self) -> ForkServer:
         """The fork server, with this session's plan open in it."""
-        if self.closed:
-            raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
+        self.require_open()
         self.workspace.check()
         server = current_server()
         server.open_plan(self.plan, self._key, self._temporary())
@@ -155,6 +161,11 @@ class Session:
         judgement = judge(outcome.evidence, self._facts(command))
         files = [] if before is None else Workspace.changes(before, self.workspace.scan())
         return _result(outcome, judgement, duration_ms, files)
+
+
+def _starts_alike(env: Mapping[str, str] | None) -> bool:
+    """Whether an interpreter that has started without ``env`` is like one that started with it."""
+    return not any(name.startswith(("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_")) for name in env or ())
 
 
 def _result(outcome: Outcome, judgement: Judgement, duration_ms: int, files: list[FileInfo]) -> ExecutionResult:

@@ -36,10 +36,17 @@ _numbers = itertools.count(1)
 # --- Sandboxes --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["exec"])
-def box_path(request: pytest.FixtureRequest) -> str:
-    """How boxes come to be; there is one way so far."""
+@pytest.fixture(params=["exec", "template"])
+def box_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How a box for Python comes to be: by starting an interpreter, or by forking a booted one."""
+    if request.param == "exec":
+        monkeypatch.setattr("kern_sandbox.session._starts_alike", lambda env: False)
     return str(request.param)
+
+
+def _from_template(sandbox: kern_sandbox.Sandbox) -> bool:
+    """Whether the next box for Python would be forked from a booted interpreter."""
+    return "template.py" in sandbox.run_code("print(open('/proc/self/cmdline').read())").stdout
 
 
 @pytest.fixture
@@ -49,11 +56,18 @@ def options(box_path: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def make(options: dict[str, Any]) -> Iterator[Callable[..., kern_sandbox.Sandbox]]:
-    """Make a Sandbox with further options; all are closed at the end."""
+def make(box_path: str, options: dict[str, Any]) -> Iterator[Callable[..., kern_sandbox.Sandbox]]:
+    """Make a Sandbox with further options; all are closed at the end. ``used=False``: it has served no call yet."""
     need_boxes()
     with contextlib.ExitStack() as made:
-        yield lambda **more: made.enter_context(kern_sandbox.Sandbox(**{**options, **more}))
+
+        def one(*, used: bool = True, **more: Any) -> kern_sandbox.Sandbox:
+            sandbox = made.enter_context(kern_sandbox.Sandbox(**{**options, **more}))
+            if used and box_path == "template":
+                _eventually(lambda: _from_template(sandbox), "a booted interpreter for this Sandbox")
+            return sandbox
+
+        yield one
 
 
 @pytest.fixture

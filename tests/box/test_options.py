@@ -42,7 +42,7 @@ def test_a_file_can_be_mounted(make: Make, tmp_path: Path) -> None:
 
 def test_a_source_that_was_replaced_since_it_was_vetted_is_refused(make: Make, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    sandbox = make(mounts={str(tmp_path / "d"): "/data"})
+    sandbox = make(mounts={str(tmp_path / "d"): "/data"}, used=False)
     (tmp_path / "d").rename(tmp_path / "old")
     (tmp_path / "d").symlink_to("/etc")
     with pytest.raises(kern_sandbox.StartError, match="replaced"):

@@ -54,7 +54,10 @@ SEES: dict[str, frozenset[str]] = {
 }
 """Room (a module or subpackage of kern_sandbox) to the rooms that it may import, besides itself."""
 
-DOORS = {"langchain": {"langchain_kern_sandbox"}}
+DOORS = {
+    "langchain": {"langchain_kern_sandbox"},
+    "_forkserver": {"run_once"},  # template_main is a script that lies beside the guest's files in a box
+}
 """Room to the distributions, other than Python itself, that it may import."""
 
 PUBLIC_MODULES = {"testing", "tool", "mcp", "langchain"}

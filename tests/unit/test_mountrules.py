@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kern_sandbox import MountRefused, SpecError
-from kern_sandbox._box.mountrules import checked_mounts
+from kern_sandbox._box.mountrules import check_workspace, checked_mounts
 from kern_sandbox._box.plan import Bind
 
 CREDENTIALS = [
@@ -148,3 +148,24 @@ def test_two_mounts_may_not_lie_in_each_other(home: Path) -> None:
 def test_a_wrong_form_is_a_spec_error(home: Path, source: object, target: object) -> None:
     with pytest.raises(SpecError):
         check(source, target)
+
+
+@pytest.mark.parametrize("path", ["/", "/etc", "/root", "/dev", "/run", "/proc", "~", "~/.ssh", "~/.config/kern"])
+def test_a_workspace_is_held_to_the_same_rules(home: Path, path: str) -> None:
+    with pytest.raises(MountRefused, match="workspace"):
+        check_workspace(path.replace("~", str(home)))
+    check_workspace(home / "project")
+    check_workspace(None)
+
+
+def test_a_workspace_by_a_relative_path_or_a_link_is_looked_through(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    with pytest.raises(MountRefused):
+        check_workspace(tmp_path / "link")
+    monkeypatch.chdir(home)
+    with pytest.raises(MountRefused):
+        check_workspace(".")
+    monkeypatch.chdir(home / "project")
+    check_workspace(".")

@@ -57,14 +57,23 @@ def open_trees(base: Sequence[Step], translations: Mapping[tuple[int, int], int]
     return trees
 
 
-def build_base(plan: Plan, trees: Sequence[int]) -> None:
-    """Assemble the read-only root and move into it; the host's files are gone afterwards."""
+def build_base(plan: Plan, trees: Sequence[int], library: Mapping[str, bytes]) -> None:
+    """Assemble the read-only root and move into it; the host's files are gone afterwards.
+
+    Args:
+        plan: what the root consists of.
+        trees: from ``open_trees``.
+        library: further small files, path to content.
+    """
     mounts.make_private("/")
     mounts.mount_tmpfs(_STAGE, size=_ROOT_SIZE)
     os.umask(0)
     waiting = iter(trees)
     for step in plan.base:
         _make(step, waiting, _STAGE)
+    for path, content in library.items():
+        os.makedirs(os.path.dirname(_STAGE + path), 0o755, exist_ok=True)
+        _write(_STAGE + path, content)
     os.umask(0o022)
     mounts.mount_proc(f"{_STAGE}/proc")
     mounts.pivot_into(_STAGE)

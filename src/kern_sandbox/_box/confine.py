@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import resource
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .._linux import apparmor, caps, landlock, processes, seccomp
 from .plan import Plan
@@ -19,8 +19,7 @@ _FILE_SIZE = 16 << 30
 _OWN_NAMESPACES = 0b10111111011
 
 
-@dataclass(frozen=True)
-class Confinement:
+class Confinement(NamedTuple):
     """The parts that are computed once for a Sandbox, while the host's files are at hand.
 
     Attributes:

@@ -16,7 +16,7 @@ from .plan import Bind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["checked_mounts"]
+__all__ = ["check_workspace", "checked_mounts"]
 
 _NEVER_BELOW = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/var/run")
 _NEVER_ITSELF = ("/", "/root")
@@ -65,6 +65,24 @@ def checked_mounts(mounts: Mapping[str, object] | None, userland: Iterable[Bind]
         binds.append(_vet_source(source, target, writable))
         taken.append(target)
     return sorted(binds, key=lambda bind: bind.target)
+
+
+def check_workspace(path: str | os.PathLike[str] | None) -> None:
+    """Hold a workspace to the rules for mounts: it is shown to every box, and written by them.
+
+    Raises:
+        MountRefused: a directory that is never shown; the message names the rule.
+    """
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
+        return  # what is no path is refused where the directory is opened
+    given = os.path.abspath(os.fspath(path))
+    real = os.path.realpath(given)
+    rule = next(filter(None, map(_refusal, dict.fromkeys((given, real)))), "")
+    if not rule and os.path.exists(real):
+        about = os.stat(real)
+        rule = _same_file(about) or _special(about, real)
+    if rule:
+        raise MountRefused(f"using {os.fspath(path)!r} as a workspace: {rule}", path=real)
 
 
 def _target_of(source: object, value: object) -> tuple[str, bool]:

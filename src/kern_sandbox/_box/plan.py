@@ -182,6 +182,8 @@ def _words(step: Step) -> str:
         return f"{step.source} → {step.target} ({'read-write' if step.writable else 'read-only'})"
     if isinstance(step, (Blob, Text)):
         return f"{step.path}, {len(step.content)} characters"
+    if isinstance(step, Folder):
+        return f"{step.path}, mode {step.mode:o}"
     return ", ".join(str(part) for part in step)
 
 

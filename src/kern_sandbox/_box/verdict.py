@@ -78,6 +78,8 @@ def raise_failure(reason: Mapping[str, Any]) -> NoReturn:
     if stage == "closed":
         raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
     path = reason.get("path")
+    if code in (errno.EMFILE, errno.ENFILE):
+        raise HostError(f"making a box: {text}", path=path, hint="The host's limit of open files: raise `ulimit -n`")
     if stage in ("namespaces", "nesting"):
         raise NamespacesUnavailable(f"making the namespaces of a box: {text}", path=path, hint=host_hint(code))
     raise StartError(stage, text, path=path, hint=_stage_hint(stage, code))
@@ -89,7 +91,7 @@ def _stage_hint(stage: str, code: int | None) -> str:
     if code in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
         return "The host is out of a resource; free some and call again"
     if stage == "working directory":
-        return "cwd= names a directory as the box shows it, e.g. /workspace/src"
+        return "The code's user must be able to enter it; cwd= names a directory as the box shows it"
     return ""
 
 

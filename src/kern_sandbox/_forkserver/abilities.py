@@ -8,6 +8,7 @@ from .._box.confine import Confinement
 from .._box.filter import FilterPolicy, compile_filter
 from .._box.plan import Plan
 from .._linux import caps, cgroup, landlock, seccomp
+from ..errors import CgroupUnavailable
 
 __all__ = ["Abilities", "limits_of"]
 
@@ -44,16 +45,31 @@ class Abilities:
             limit_pids="pids" not in self.host.enforces,
         )
 
+    def require_limits(self) -> None:
+        """Insist on what ``require_limits=True`` and ``security_profile="untrusted"`` insist on.
+
+        Raises:
+            CgroupUnavailable: a limit cannot be enforced for a box as a whole here.
+        """
+        for name in ("memory", "pids"):
+            if name not in self.host.enforces:
+                raise CgroupUnavailable(
+                    f"making a box with required limits: this host does not limit {name} for a box as a whole "
+                    f"({self.host.reasons.get(name, 'no cgroup')})",
+                    hint='Without require_limits=True and security_profile="untrusted" the call would run, with a note',
+                )
+
     def notes(self, plan: Plan) -> list[str]:
         """What a box of ``plan`` goes without on this host."""
         asked = {"memory": plan.memory_bytes, "pids": plan.pids, "cpu": plan.cpus}
-        unnamed = "a forbidden system call is stopped but not named, for this host has a filter of its own"
-        missing = [] if self.listener else [unnamed]
-        return missing + [
-            f"{name} is not limited for the box as a whole on this host; kern-sandbox doctor says why"
-            for name, value in asked.items()
-            if value is not None and name not in self.host.enforces
-        ]
+        notes = []
+        missing = [name for name, value in asked.items() if value is not None and name not in self.host.enforces]
+        if missing:
+            what = " and ".join(missing)
+            notes.append(f"{what} not limited for the box as a whole on this host; kern-sandbox doctor says why")
+        if not self.listener:
+            notes.append("a forbidden system call is stopped but not named, for this host has a filter of its own")
+        return notes
 
 
 def _can_listen() -> bool:

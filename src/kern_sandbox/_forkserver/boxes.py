@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ class Box:
         report: frames from and to init.
         group: its cgroups.
         due: monotonic time of the next deadline.
+        siblings: the spares of the source that it came from.
         call: the client's end, once there is a call; its end of file cancels the box.
         timeout_s: counted from the moment the program starts, or could have: init is ready and has its order.
         evidence: what is known so far, as the client will get it.
@@ -38,6 +40,7 @@ class Box:
     report: socket.socket
     group: Group
     due: float
+    siblings: deque[Box]
     call: socket.socket | None = None
     timeout_s: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -52,9 +55,12 @@ class Box:
         """Whether nothing of a program is alive in it, and never will be."""
         return "status" in self.evidence or "failed" in self.evidence
 
-    def serve(self, call: socket.socket, body: dict[str, Any], descriptors: list[int]) -> None:
-        """Give it its one call. It may not be born yet: the order waits for it."""
-        self.call = call
+    def order(self, body: dict[str, Any], descriptors: list[int]) -> None:
+        """Give it its one order. It may not be born yet: the order waits for it.
+
+        Raises:
+            OSError: it is dead (EPIPE).
+        """
         self.timeout_s = body["timeout_s"]
         order = {name: body[name] for name in ("argv", "env", "cwd", "cell", "roles")}
         wire.send(self.report, order, descriptors)

@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Callable, NamedTuple, NoReturn
 
 from .._box.build import build_fresh
 from .._box.confine import Confinement, confine, prepare
@@ -24,7 +24,7 @@ from .._linux.abi import Clone
 from .._linux.libc import syscall
 from . import wire
 
-__all__ = ["GRACE_S", "INNER_ID", "Birth", "run_box"]
+__all__ = ["GRACE_S", "INNER_ID", "Birth", "Snippet", "run_box"]
 
 GRACE_S = 0.25
 """How long processes that outlive the program may finish their output before the box ends, seconds."""
@@ -63,6 +63,14 @@ class Order(NamedTuple):
         return cls(body["argv"], body["env"], body["cwd"], dict(zip(body["cell"], files)), plain)
 
 
+class Snippet(NamedTuple):
+    """What a process forked from a template is to run."""
+
+    path: str
+    results_fd: int
+    env: dict[str, str]
+
+
 class _Stage:
     """Where the build is, so that a failure can name it."""
 
@@ -83,8 +91,16 @@ def _text(path: object) -> str | None:
     return None if path is None else os.fsdecode(path) if isinstance(path, bytes) else str(path)
 
 
-def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool) -> NoReturn:
-    """Be the box. ``nested``: this process is in a user namespace of its own and maps itself."""
+def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, forks: bool) -> Snippet:
+    """Be the box; returns only in a process that is to run a snippet.
+
+    Args:
+        plan: what the box is.
+        part: its computed parts.
+        birth: its descriptors.
+        nested: this process is in a user namespace of its own and maps itself.
+        forks: the program is a fork of this interpreter.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     processes.close_except([birth.report, *birth.groups])
     stage = _Stage(socket.socket(fileno=birth.report))
@@ -108,12 +124,16 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool) -> NoR
         if frame is None:
             os._exit(0)
         stage.name = "program"
+        order = Order.of(frame)
         wakeup = _catch_children()
-        pid = _start(Order.of(frame), appetite, stage)
+        pid = _start(order, appetite, stage, _fork if forks else _spawn)
     except OSError as error:
         stage.fail(error)
-    processes.close_except([stage.report.fileno(), *wakeup])
-    _supervise(pid, stage.report, wakeup[0])
+    if pid != 0:
+        processes.close_except([stage.report.fileno(), *wakeup])
+        _supervise(pid, stage.report, wakeup[0])
+    stage.report.detach()
+    return _become_snippet(order)
 
 
 def _enter_groups(doors: Sequence[int]) -> None:
@@ -147,8 +167,8 @@ class _Appetite:
         os.pwrite(self._fd, str(score).encode(), 0)
 
 
-def _start(order: Order, appetite: _Appetite, stage: _Stage) -> int:
-    """Start the program and say so; a failure is the order's, not the box's."""
+def _start(order: Order, appetite: _Appetite, stage: _Stage, make: Callable[[Order], int]) -> int:
+    """Start the program with ``make`` and say so; a failure is the order's, not the box's. 0 in a forked program."""
     for name, fd in order.cell.items():
         with open(f"{CELL}/{name}", "xb") as target, open(fd, "rb") as source:
             target.write(source.read())
@@ -158,13 +178,30 @@ def _start(order: Order, appetite: _Appetite, stage: _Stage) -> int:
     fds.inherit_only(3)
     appetite.for_program()
     try:
-        pid = _spawn(order)
+        pid = make(order)
     except ValueError as error:
         raise OSError(22, str(error)) from None
-    finally:
+    if pid:
         appetite.for_init()
-    wire.send(stage.report, {"started": True})
+        wire.send(stage.report, {"started": True})
     return pid
+
+
+def _fork(order: Order) -> int:
+    del order
+    return os.fork()
+
+
+def _become_snippet(order: Order) -> Snippet:
+    """In the forked program: what posix_spawn(3) and exec would have done."""
+    signal.set_wakeup_fd(-1)
+    processes.reset_signals()
+    caps.set_dumpable(True)
+    os.setsid()
+    for target, fd in enumerate(order.stdio):
+        os.dup2(fd, target, inheritable=True)
+    processes.close_except(range(3, len(order.stdio)))
+    return Snippet(order.argv[-2], int(order.argv[-1]), order.env)
 
 
 def _spawn(order: Order) -> int:

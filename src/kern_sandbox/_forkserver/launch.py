@@ -29,6 +29,7 @@ class Command:
         key: names the plan of the box, already open at the fork server.
         cell: files for the box's own snippet directory, name to content.
         stdin: ``None`` for an empty standard input.
+        snippet: a booted interpreter may run it, if one stands ready.
         results: whether the program writes rich values to descriptor 3.
         limit: bytes kept of each stream.
         results_limit: bytes kept of rich values.
@@ -41,6 +42,7 @@ class Command:
     timeout_s: float
     cell: Mapping[str, bytes] = field(default_factory=dict)
     stdin: bytes | None = None
+    snippet: bool = False
     results: bool = False
     limit: int = 64 << 20
     results_limit: int = 64 << 20
@@ -161,6 +163,7 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False) -
             "cwd": command.cwd,
             "cell": list(command.cell),
             "timeout_s": command.timeout_s,
+            "snippet": command.snippet,
             "roles": ends.roles,
         }
         return Launched(server.start(body, ends.theirs), stdin, stdout, stderr, results)

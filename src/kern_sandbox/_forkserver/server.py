@@ -7,6 +7,7 @@ workspace goes with it. It holds nothing of value: its environment is empty and 
 from __future__ import annotations
 
 import gc
+import math
 import os
 import resource
 import signal
@@ -23,25 +24,20 @@ from .abilities import Abilities, limits_of
 from .boxes import Box
 from .groups import Groups
 from .loop import Loop
-from .stems import Stem, StemMaker
+from .replies import SourceFailed, lost, refuse, remove_tree
+from .stems import Source, Stem, StemMaker
 
 __all__ = ["main"]
 
 _START_LIMIT_S = 60.0
 _BASE_LIMIT_S = 10.0
 _IDLE_RETRY_S = 0.01
+_SETTLE_S = 0.1
+"""How long a Sandbox lives after its first Python call before a booted interpreter is kept for it, seconds."""
 _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
 _IDLE_LIMIT_S = 60.0
 """How long a box may wait for a call before it is dropped, seconds."""
-
-
-class _StemFailed(Exception):
-    """A stem could not be built; ``reason`` is what it said."""
-
-    def __init__(self, reason: dict[str, Any]) -> None:
-        super().__init__(reason.get("text"))
-        self.reason = reason
 
 
 class Server:
@@ -71,7 +67,7 @@ class Server:
             self._enforce_deadlines()
         self.close()
         for path in self.temporary:
-            _remove_tree(path)
+            remove_tree(path)
 
     def _wait(self) -> float | None:
         """How long to sleep: not at all while there is tidying to do, else until the next deadline.
@@ -81,7 +77,9 @@ class Server:
         calls = any(box.call is not None for box in self.boxes.values())
         if self._refill() or self.groups.tidy(urgent_only=calls):
             return 0
-        due = min([*(box.due for box in self.boxes.values()), *self.sweeps], default=None)
+        dues = [*(box.due for box in self.boxes.values()), *self.sweeps]
+        dues += [stem.template_due for stem in self.stems.values() if stem.template_due < math.inf]
+        due = min(dues, default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
         return min(_IDLE_RETRY_S, wait or _IDLE_RETRY_S) if self.groups.busy else wait
 
@@ -102,7 +100,7 @@ class Server:
     def close(self) -> None:
         """Take every box and cgroup down; closing twice does nothing."""
         for box in self.boxes.values():
-            box.evidence.update(_lost("the fork server has died: it was asked to end"))
+            box.evidence.update(lost("the fork server has died: it was asked to end"))
         for stem in list(self.stems.values()):
             self._end_stem(stem)
         for box in self.boxes.values():
@@ -144,22 +142,45 @@ class Server:
                 wire.reply(call, {"refused": {"failed": "closed"}})
                 call.close()
                 return
-            stem = self._stem(frame.body["key"], plan)
-            box = stem.spares.popleft() if stem.spares else self._conceive_or_fail(stem)
+            box = self._give(self._source(self._stem(frame.body["key"], plan), frame.body), frame)
+            box.call = call
             box.notes = self.able.notes(plan)
-            box.serve(call, frame.body, frame.fds[1:])
             box.due = time.monotonic() + (box.timeout_s if "ready" in box.evidence else _START_LIMIT_S)
             self.loop.watch(call, lambda: self._on_call(box), lambda words: self._break(box, words))
-        except _StemFailed as error:
+        except SourceFailed as error:
             wire.reply(call, {"refused": error.reason})
             call.close()
         except (OSError, HostError) as error:
-            _refuse(call, error)
+            refuse(call, error)
         finally:
             for fd in frame.fds[1:]:
                 os.close(fd)
 
-    def _conceive(self, stem: Stem) -> Box:
+    def _give(self, source: Source, frame: wire.Frame) -> Box:
+        """Give the order to a spare that is alive, else to a new box."""
+        while source.spares:
+            box = source.spares.popleft()
+            try:
+                box.order(frame.body, frame.fds[1:])
+            except (BrokenPipeError, ConnectionResetError):
+                self._finish(box)  # it was killed while it waited
+                continue
+            return box
+        box = self._conceive_or_fail(source)
+        box.order(frame.body, frame.fds[1:])
+        return box
+
+    def _source(self, stem: Stem, body: dict[str, Any]) -> Source:
+        """A booted interpreter if the call can be served by one and it stands ready; else the stem."""
+        if not body["snippet"] or stem.hopeless or not stem.nested:
+            return stem
+        if stem.template is None:
+            stem.template_due = min(stem.template_due, time.monotonic() + _SETTLE_S)
+        elif stem.template.ready:
+            return stem.template
+        return stem
+
+    def _conceive(self, stem: Source) -> Box:
         """Ask ``stem`` for a box that serves no call yet."""
         ours, theirs = wire.pair()
         descriptors: list[int] = []
@@ -175,29 +196,45 @@ class Server:
             theirs.close()
             for fd in descriptors:
                 os.close(fd)
-        box = Box(self.count, stem.key, ours, group, time.monotonic() + _IDLE_LIMIT_S)
+        box = Box(self.count, stem.key, ours, group, time.monotonic() + _IDLE_LIMIT_S, stem.spares)
         self.boxes[box.number] = box
         self.loop.watch(ours, lambda: self._on_report(box), lambda words: self._break(box, words))
         return box
 
-    def _conceive_or_fail(self, stem: Stem) -> Box:
+    def _conceive_or_fail(self, source: Source) -> Box:
         try:
-            return self._conceive(stem)
+            return self._conceive(source)
         except (BrokenPipeError, ConnectionResetError):
-            self._on_stem(stem)
-            raise _StemFailed(stem.failure or _lost("the process that boxes are forked from was killed")) from None
+            self._on_source(source)
+            raise SourceFailed(source.failure or lost("the process that boxes are forked from was killed")) from None
 
     def _refill(self) -> bool:
         """Have one box ready before the next call of a Sandbox that is in use; ``False`` when all have."""
         for stem in self.stems.values():
-            if stem.refill and stem.ready and not stem.spares:
-                stem.refill = False
-                try:
-                    stem.spares.append(self._conceive(stem))
-                except (OSError, HostError):
-                    return False  # the call that needs a box will meet the same and report it
-                return True
+            try:
+                if self._refill_one(stem):
+                    return True
+            except (OSError, HostError):
+                return False  # the call that needs a box will meet the same and report it
         return False
+
+    def _refill_one(self, stem: Stem) -> bool:
+        for source in (stem.template, stem):
+            if source is not None and source.refill and source.ready and not source.spares:
+                source.refill = False
+                source.spares.append(self._conceive(source))
+                return True
+        if stem.template is not None or not stem.ready or stem.template_due > time.monotonic():
+            return False
+        stem.template_due = math.inf
+        template = stem.ask_template()
+        self._watch_source(template)
+        return True
+
+    def _watch_source(self, source: Source) -> None:
+        self.loop.watch(
+            source.control, lambda: self._on_source(source), lambda words: self._lose_source(source, lost(words))
+        )
 
     # Stems
 
@@ -205,7 +242,7 @@ class Server:
         if key in self.stems:
             return self.stems[key]
         if plan.require_limits:
-            self.able.host.require("memory", "pids")
+            self.able.require_limits()
         first = not self.stems
         stem = self.maker.make(key, plan, self.able.part(plan), nested=self.able.nested)
         if first and self.able.nested and stem.cannot_nest(_BASE_LIMIT_S):
@@ -213,25 +250,25 @@ class Server:
             self.maker.end(stem)
             stem = self.maker.make(key, plan, self.able.part(plan), nested=False)
         self.stems[key] = stem
-        self.loop.watch(stem.control, lambda: self._on_stem(stem), lambda words: self._lose_stem(stem, _lost(words)))
+        self._watch_source(stem)
         if stem.has_word:
-            self._on_stem(stem)
+            self._on_source(stem)
         if stem.failure is not None:
-            raise _StemFailed(stem.failure)
+            raise SourceFailed(stem.failure)
         return stem
 
-    def _on_stem(self, stem: Stem) -> None:
-        frame = stem.next_frame()
+    def _on_source(self, source: Source) -> None:
+        frame = source.next_frame()
         if frame is None:
-            self._lose_stem(stem, _lost("the process that boxes are forked from was killed"))
+            self._lose_source(source, lost("the process that boxes are forked from was killed"))
         elif "failed" in frame.body:
-            self._lose_stem(stem, frame.body)
+            self._lose_source(source, frame.body)
         elif "ready" in frame.body:
-            stem.ready = True
+            source.ready = source.refill = True
         elif "box" in frame.body:
-            self._on_born(stem, frame)
+            self._on_born(source, frame)
 
-    def _on_born(self, stem: Stem, frame: wire.Frame) -> None:
+    def _on_born(self, stem: Source, frame: wire.Frame) -> None:
         stem.waiting.discard(frame.body["box"])
         box = self.boxes.get(frame.body["box"])
         if box is None:
@@ -245,17 +282,28 @@ class Server:
             box.born(frame.fds[0])
             self.loop.watch(box.pidfd, lambda: self._on_end(box), lambda words: self._break(box, words))
 
-    def _lose_stem(self, stem: Stem, reason: dict[str, Any]) -> None:
-        """A stem is gone or could not be built: boxes that it has not made yet fail for that reason."""
-        stem.failure = reason
-        for number in stem.waiting & set(self.boxes):
-            self.boxes[number].evidence.update(reason)
-        self._end_stem(stem)
+    def _lose_source(self, source: Source, reason: dict[str, Any]) -> None:
+        """A source is gone or could not be built: boxes that it has not made yet fail for that reason."""
+        source.failure = reason
+        lost = [self.boxes[number] for number in source.waiting if number in self.boxes]
+        for box in lost:
+            box.evidence.update(reason)
+        if isinstance(source, Stem):
+            self._end_stem(source)
+            return
+        self.loop.drop(source.control)
+        source.control.close()
+        stem = self.stems[source.key]
+        stem.template, stem.hopeless = None, not source.ready
+        for box in lost:
+            self._finish(box)
 
     def _end_stem(self, stem: Stem) -> None:
         """Kill a stem, and so every box below it; each box is finished with what is known of it."""
         self.stems.pop(stem.key, None)
         self.loop.drop(stem.control)
+        if stem.template is not None:
+            self.loop.drop(stem.template.control)
         self.maker.end(stem)
         for box in [box for box in self.boxes.values() if box.stem_key == stem.key]:
             self._on_end(box)
@@ -276,10 +324,17 @@ class Server:
             self.loop.watch(box.listener, lambda: self._on_listener(box), lambda words: self._break(box, words))
         if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
             box.due = time.monotonic() + box.timeout_s
-        if box.call is not None and box.stem_key in self.stems and ("started" in box.evidence or box.over):
-            self.stems[box.stem_key].refill = True
+        if box.call is not None and ("started" in box.evidence or box.over):
+            self._wish_refill(box)
         if box.over:
             self._finish(box)
+
+    def _wish_refill(self, box: Box) -> None:
+        """The source that ``box`` came from is in use."""
+        stem = self.stems.get(box.stem_key)
+        for source in () if stem is None else (stem, stem.template):
+            if source is not None and source.spares is box.siblings:
+                source.refill = True
 
     def _on_listener(self, box: Box) -> None:
         if not box.read_listener():
@@ -295,13 +350,12 @@ class Server:
         """A fault of ours in handling ``box``: its call gets an error, and nobody else notices."""
         if box.number in self.boxes:
             box.end("cancelled")
-            box.evidence.update(_lost(words))
+            box.evidence.update(lost(words))
             self._finish(box)
 
     def _no_longer_spare(self, box: Box) -> None:
-        stem = self.stems.get(box.stem_key)
-        if stem is not None and box in stem.spares:
-            stem.spares.remove(box)
+        if box in box.siblings:
+            box.siblings.remove(box)
 
     def _finish(self, box: Box) -> None:
         if self.boxes.pop(box.number, None) is None:
@@ -315,34 +369,6 @@ class Server:
         finally:
             box.close()
             self.groups.put_away(box.group)
-
-
-def _lost(words: str) -> dict[str, Any]:
-    return {"failed": "engine", "errno": None, "text": words, "path": None}
-
-
-def _remove_tree(path: str) -> None:
-    """Remove a temporary workspace whose owner has died."""
-    from ..workspace._walk import empty_directory  # late: it loads threading, which slows every fork
-
-    try:
-        handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        empty_directory(handle)
-        os.close(handle)
-        os.rmdir(path)
-    except OSError as error:
-        sys.stderr.write(f"kern-forkserver: removing {path!r}: {error}\n")
-
-
-def _refuse(call: socket.socket, error: OSError | HostError) -> None:
-    """Tell the client why no box could be made at all."""
-    body: dict[str, Any] = {"failed": "namespaces", "errno": error.errno, "text": str(error), "path": None}
-    if isinstance(error, HostError):
-        body.update(failed="host", text=error.attempted, hint=error.hint, kind=type(error).__name__)
-    elif error.filename is not None:
-        body.update(failed="mounts", text=error.strerror, path=os.fsdecode(error.filename))
-    wire.reply(call, {"refused": body})
-    call.close()
 
 
 def main(control_fd: int) -> None:

@@ -7,11 +7,10 @@ the child inherits are locked by Linux: no box can lift their read-only flags, w
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from .._box.build import build_base, open_trees
@@ -20,18 +19,18 @@ from .._box.plan import Plan
 from .._linux import caps, processes
 from .._linux.abi import Clone
 from .._linux.libc import syscall
-from . import wire
-from .init import INNER_ID, Birth, run_box
+from . import template, wire
+from .cradle import Cradle
+from .init import INNER_ID
 
 __all__ = ["Seed", "run_stem"]
-
-_FRESH = Clone.NEWNS | Clone.NEWPID | Clone.NEWIPC | Clone.NEWUTS
 
 
 class Seed(NamedTuple):
     """What a stem starts from. ``trees`` is ``None`` where the stem opens the host's files itself.
 
     ``privileged``: the fork server is root, so this process still has to take on its mapped, unprivileged id.
+    ``library``: our own code for templates, empty where there will be none.
     ``nested``: boxes get a user namespace each; else they share the stem's, which then keeps its capabilities.
     """
 
@@ -40,6 +39,7 @@ class Seed(NamedTuple):
     trees: Sequence[int] | None
     privileged: bool
     nested: bool
+    library: Mapping[str, bytes]
 
 
 def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
@@ -65,7 +65,7 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
         caps.set_parent_death(signal.SIGKILL)
         caps.set_dumpable(True)
         stage = "mounts"
-        build_base(seed.plan, trees)
+        build_base(seed.plan, trees, seed.library)
         seed = seed._replace(plan=_present(seed.plan))
         limit()
         if seed.nested:
@@ -77,7 +77,9 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
         path = None if error.filename is None else os.fsdecode(error.filename)
         wire.send(control, {"failed": stage, "errno": error.errno, "text": error.strerror or str(error), "path": path})
         os._exit(1)
-    _serve(seed, control)
+    cradle = Cradle(seed.plan, seed.part, nested=seed.nested, forks=False)
+    cradle.serve(control, lambda frame: _start_template(seed, frame))
+    os._exit(70)  # only a snippet's process comes back, and a stem runs none
 
 
 def _become(inside: int) -> None:
@@ -114,30 +116,9 @@ def _try_nesting() -> None:
         raise OSError(code, f"{os.strerror(code)} in a nested user namespace")
 
 
-def _serve(seed: Seed, control: socket.socket) -> NoReturn:
-    namespaces = _FRESH if seed.plan.network else _FRESH | Clone.NEWNET
-    if seed.nested:
-        namespaces |= Clone.NEWUSER
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    while True:
-        frame = wire.receive(control)
-        if frame is None:
-            os._exit(0)
-        try:
-            child = processes.clone(namespaces)
-        except OSError as error:
-            wire.send(control, {"box": frame.body["box"], "errno": error.errno, "text": str(error)})
-        else:
-            if child.pid == 0:
-                _be_box(seed, Birth(frame.fds[0], frame.fds[1:]))
-            wire.send(control, {"box": frame.body["box"]}, [child.pidfd])
-            os.close(child.pidfd)
-        for fd in frame.fds:
-            os.close(fd)
-
-
-def _be_box(seed: Seed, birth: Birth) -> NoReturn:
-    processes.live(lambda: run_box(seed.plan, seed.part, birth, nested=seed.nested))
+def _start_template(seed: Seed, frame: wire.Frame) -> None:
+    """Put a booted interpreter beside this process, in the same base."""
+    pid = os.fork()
+    if pid == 0:
+        control = socket.socket(fileno=frame.fds[0])
+        processes.live(lambda: template.start(control, seed.plan, seed.part))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import os
 import select
 import signal
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from .._box.build import open_trees
 from .._box.confine import Confinement
+from .._box.library import library_files
 from .._box.plan import Bind, Plan
 from .._linux import caps, fds, mounts, processes
 from .._linux.abi import Clone
@@ -23,18 +25,20 @@ from .init import INNER_ID
 from .ownership import Loan, give_back, lend
 from .stem import Seed, run_stem
 
-__all__ = ["Stem", "StemMaker"]
+__all__ = ["Source", "Stem", "StemMaker"]
 
 _NAMESPACES = Clone.NEWUSER | Clone.NEWNS | Clone.NEWPID | Clone.NEWIPC | Clone.NEWUTS
 
 
 @dataclass
-class Stem:
-    """A living stem.
+class Source:
+    """Where the fork server gets boxes from: a stem or a template.
 
     Attributes:
+        key: of the plan.
+        control: frames to and from it.
         waiting: numbers of boxes that were asked for and not yet born.
-        ready: its base is built.
+        ready: it has said so.
         spares: boxes that serve no call yet.
         refill: a call has come since the last spare was made.
         failure: why it could not be built, or is gone.
@@ -42,13 +46,7 @@ class Stem:
 
     key: str
     plan: Plan
-    part: Confinement
     control: socket.socket
-    pidfd: int
-    pid: int
-    host_id: int | None
-    nested: bool
-    loan: Loan | None = None
     waiting: set[int] = field(default_factory=set)
     ready: bool = False
     spares: collections.deque[Box] = field(default_factory=collections.deque)
@@ -81,6 +79,43 @@ class Stem:
         return self._first is not None
 
 
+@dataclass
+class Stem(Source):
+    """A living stem.
+
+    Attributes:
+        pidfd: names its process, whose number is ``pid``.
+        host_id: taken for it by a privileged server.
+        nested: its boxes have user namespaces of their own.
+        loan: its workspace, where that had to change hands.
+        template: an interpreter beside it, for boxes that run Python; ``None`` until one was asked for.
+        template_due: monotonic time at which one is to be started.
+        hopeless: a template was tried and cannot be had.
+    """
+
+    pidfd: int = -1
+    pid: int = -1
+    host_id: int | None = None
+    nested: bool = True
+    loan: Loan | None = None
+    template: Source | None = None
+    template_due: float = math.inf
+    hopeless: bool = False
+
+    def ask_template(self) -> Source:
+        """Have a template started beside it."""
+        ours, theirs = wire.pair()
+        try:
+            wire.send(self.control, {"template": True}, [theirs.fileno()])
+        except BaseException:  # whatever happened, the socket must not outlive it
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self.template = Source(self.key, self.plan, ours)
+        return self.template
+
+
 class StemMaker:
     """Makes stems as root or as an ordinary user; which of the two is decided once."""
 
@@ -109,6 +144,8 @@ class StemMaker:
         os.waitpid(stem.pid, 0)
         os.close(stem.pidfd)
         stem.control.close()
+        if stem.template is not None:
+            stem.template.control.close()
         if stem.loan is not None:
             give_back(stem.loan)
         self._retire(stem.host_id)
@@ -136,7 +173,7 @@ class StemMaker:
         try:
             child = processes.clone(_NAMESPACES)
             if child.pid == 0:
-                seed = Seed(plan, part, trees, self.privileged, nested)
+                seed = Seed(plan, part, trees, self.privileged, nested, library_files() if nested else {})
                 processes.live(lambda: run_stem(seed, theirs, mapped))
             outside = (os.geteuid(), os.getegid()) if host_id is None else (host_id, host_id)
             try:
@@ -153,7 +190,16 @@ class StemMaker:
             theirs.close()
             for fd in (mapped, go, *(trees or ())):
                 os.close(fd)
-        return Stem(key, plan, part, ours, child.pidfd, child.pid, host_id, nested, opened.loan)
+        return Stem(
+            key,
+            plan,
+            ours,
+            pidfd=child.pidfd,
+            pid=child.pid,
+            host_id=host_id,
+            nested=nested,
+            loan=opened.loan,
+        )
 
 
 class _Opened(NamedTuple):

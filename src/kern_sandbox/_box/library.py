@@ -1,0 +1,55 @@
+"""The part of this package that runs in a template: its own code, as bytecode for the interpreter that runs it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import importlib.util
+import marshal
+import os
+from typing import Any
+
+from .plan import GUEST
+
+__all__ = ["LIBRARY", "PROGRAM", "library_files"]
+
+LIBRARY = "/.box/lib"
+PROGRAM = f"{GUEST}/template.py"
+_ROOMS = ("", "_linux", "_box", "_forkserver")
+_ROOT_MODULES = ("errors", "spec", "results")
+# What a template never needs: the client's side, and the pure parts that only a client or a server uses.
+_ELSEWHERE = frozenset(
+    (
+        "abilities", "attempts", "boxes", "client", "diagnosis", "filter", "filter_rules", "groups", "guestfiles",
+        "ids", "launch", "library", "loop", "mountrules", "ownership", "probe", "probe_limits", "pump", "remedies",
+        "replies", "rootfs", "server", "stem", "stems", "template_main", "values", "verdict",
+    )
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1)
+def library_files() -> dict[str, bytes]:
+    """Path in the box to content: modules without sources, as Python itself imports them (PEP 3147)."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with open(os.path.join(here, "_forkserver", "template_main.py"), "rb") as file:
+        files = {PROGRAM: file.read()}
+    for room in _ROOMS:
+        folder = os.path.join(here, room)
+        names = [name[:-3] for name in sorted(os.listdir(folder)) if name.endswith(".py")]
+        for name in names if room else ("__init__", *_ROOT_MODULES):
+            if name not in _ELSEWHERE:
+                code = _code(room, name, os.path.join(folder, f"{name}.py"))
+                files[os.path.join(LIBRARY, "kern_sandbox", room, f"{name}.pyc")] = _bytecode(code)
+    return files
+
+
+def _code(room: str, name: str, path: str) -> Any:
+    """The module's code, from its cached bytecode where that is fresh."""
+    if not room and name == "__init__":
+        return compile('"""The engine, in a template."""', "__init__.py", "exec")
+    dotted = ".".join(part for part in ("kern_sandbox", room, "" if name == "__init__" else name) if part)
+    return importlib.machinery.SourceFileLoader(dotted, path).get_code(dotted)
+
+
+def _bytecode(code: Any) -> bytes:
+    return importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)

@@ -1,0 +1,50 @@
+"""What the fork server says when a box cannot be had, and what it does for a user who has died."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import Any
+
+from ..errors import HostError
+from . import wire
+
+__all__ = ["SourceFailed", "lost", "refuse", "remove_tree"]
+
+
+class SourceFailed(Exception):
+    """A stem could not be built; ``reason`` is what it said."""
+
+    def __init__(self, reason: dict[str, Any]) -> None:
+        super().__init__(reason.get("text"))
+        self.reason = reason
+
+
+def lost(words: str) -> dict[str, Any]:
+    """The reason for a box that a fault of ours took."""
+    return {"failed": "engine", "errno": None, "text": words, "path": None}
+
+
+def remove_tree(path: str) -> None:
+    """Remove a temporary workspace whose owner has died."""
+    from ..workspace._walk import empty_directory  # late: it loads threading, which slows every fork
+
+    try:
+        handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        empty_directory(handle)
+        os.close(handle)
+        os.rmdir(path)
+    except OSError as error:
+        sys.stderr.write(f"kern-forkserver: removing {path!r}: {error}\n")
+
+
+def refuse(call: socket.socket, error: OSError | HostError) -> None:
+    """Tell the client why no box could be made at all."""
+    body: dict[str, Any] = {"failed": "namespaces", "errno": error.errno, "text": str(error), "path": None}
+    if isinstance(error, HostError):
+        body.update(failed="host", text=error.attempted, hint=error.hint, kind=type(error).__name__)
+    elif error.filename is not None:
+        body.update(failed="mounts", text=error.strerror, path=os.fsdecode(error.filename))
+    wire.reply(call, {"refused": body})
+    call.close()

@@ -1,0 +1,115 @@
+"""A template: an interpreter that is booted and has run no user code, from which boxes for Python are forked.
+
+A stem starts it in the base that boxes share, with no capability, and it does what a stem does: clone a child into
+fresh namespaces below its own. The child is an init like any other; only its program is not another interpreter but a
+fork of this one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from .._box.confine import Confinement
+from .._box.plan import GUEST, Plan, from_wire
+from .._linux import caps, fds, processes
+from . import wire
+from .cradle import Cradle
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from .init import Snippet
+
+__all__ = ["become_fresh", "serve", "start"]
+
+
+_FREE = 20
+_PROGRAM = f"{GUEST}/template.py"
+
+
+def _terms(plan: Plan, part: Confinement) -> bytes:
+    """What a template needs to know, for a file that it inherits."""
+    known = {"plan": plan.to_wire(), "part": {**part._asdict(), "program": part.program.hex()}}
+    return json.dumps(known).encode("ascii")
+
+
+def serve(control_fd: int, terms_fd: int) -> Snippet:
+    """Make boxes until ``control_fd`` ends; returns only in the process of a snippet, which is to run it.
+
+    Args:
+        control_fd: frames from and to the fork server.
+        terms_fd: a file with what ``start`` was given.
+    """
+    with open(terms_fd, "rb") as file:
+        known = json.load(file)
+    part = Confinement(**{**known["part"], "program": bytes.fromhex(known["part"]["program"])})
+    processes.reset_signals()  # an interrupt from a box must not reach what Python does about it
+    control = socket.socket(fileno=control_fd)
+    os.set_inheritable(control_fd, False)
+    caps.set_parent_death(signal.SIGKILL)
+    compile("", "", "exec", 0x400)  # the tree of a program is set up once, which takes a millisecond
+    try:
+        cradle = Cradle(from_wire(known["plan"]), part, nested=True, forks=True)
+        wire.send(control, {"ready": True})
+        snippet = cradle.serve(control)
+    except Exception as error:  # nobody reads this process's standard error: the fork server is told instead
+        wire.reply(control, {"failed": "template", "text": f"{type(error).__name__}: {error}"})
+        raise
+    assert snippet is not None
+    control.detach()  # its number is another descriptor's by now
+    return snippet
+
+
+def become_fresh(snippet: Snippet, baseline: Container[str]) -> list[object]:
+    """Leave nothing in this process that tells it from an interpreter that has just started.
+
+    Args:
+        snippet: what is about to run.
+        baseline: names of the modules that a started interpreter has.
+
+    Returns:
+        What was hidden; freeing it would copy the memory that it lies in.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(snippet.env)
+    ours = [name for name, module in sys.modules.items() if name not in baseline and _is_ours(module)]
+    hidden: list[object] = [sys.modules.pop(name) for name in ours]
+    gc.enable()
+    return hidden
+
+
+def _is_ours(module: object) -> bool:
+    """Whether it is Python code, which imports anew; what is built in or C code stays, for it is set up only once."""
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    return isinstance(origin, str) and origin.endswith((".py", ".pyc"))
+
+
+def start(control: socket.socket, plan: Plan, part: Confinement) -> None:
+    """In a fresh child of a stem: become a template. Never returns.
+
+    Raises:
+        OSError: the interpreter cannot be executed.
+    """
+    known = fds.memory_file("kern-terms", _terms(plan, part))
+    away = [fcntl.fcntl(fd, fcntl.F_DUPFD, _FREE) for fd in (control.fileno(), known)]
+    for target, fd in enumerate(away, 3):
+        os.dup2(fd, target, inheritable=True)
+    _take_pipes()
+    processes.close_except([3, 4])
+    os.execve(plan.python, [plan.python, _PROGRAM], dict(plan.env))
+
+
+def _take_pipes() -> None:
+    """Standard streams of the kind that a snippet will have: Python looks at them once, when it starts."""
+    for target, end in ((0, 0), (1, 1), (2, 1)):
+        os.dup2(os.pipe()[end], target, inheritable=True)

@@ -1,0 +1,19 @@
+"""The program of a template: boots the interpreter, serves, and runs a snippet in each process forked from it.
+
+It is a script: the fork server puts it beside the guest's files, and the engine's library where it looks for it.
+"""
+
+import sys
+
+BASELINE = frozenset(sys.modules)
+
+sys.path.insert(0, "/.box/lib")
+from kern_sandbox._forkserver.template import become_fresh, serve  # noqa: E402
+
+del sys.path[0]
+from run_once import load  # type: ignore[import-not-found]  # noqa: E402  # it lies beside this script
+
+cell, ending = load("cell"), load("ending")
+snippet = serve(3, 4)
+kept = become_fresh(snippet, BASELINE)
+ending.run_to_the_end(lambda: cell.run_file(snippet.path, snippet.results_fd, load))
