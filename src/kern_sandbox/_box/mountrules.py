@@ -73,7 +73,7 @@ def check_workspace(path: str | os.PathLike[str] | None) -> None:
     Raises:
         MountRefused: a directory that is never shown; the message names the rule.
     """
-    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes) or "\0" in os.fspath(path):
         return  # what is no path is refused where the directory is opened
     given = os.path.abspath(os.fspath(path))
     real = os.path.realpath(given)

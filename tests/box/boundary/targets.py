@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import kern_sandbox
@@ -72,10 +73,11 @@ class _EngineRoom:
 
 
 class Engine:
-    """kern_sandbox, without the layers ``removed``."""
+    """kern_sandbox, without the layers ``removed``; ``template``: its boxes are forked from a booted interpreter."""
 
-    def __init__(self, *removed: str) -> None:
+    def __init__(self, *removed: str, template: bool = False) -> None:
         self.removed = removed
+        self.template = template
         self.name = "kern_sandbox" + "".join(f" -{name}" for name in removed)
 
     @contextlib.contextmanager
@@ -85,7 +87,15 @@ class Engine:
             shown = tuple(Bind(source, target) for source, target in (show or {}).items())
             weak.edit_plan(sandbox, lambda plan: dataclasses.replace(plan, base=(*plan.base, *shown)))
             weak.weaken_plan(sandbox, *self.removed)
+            if self.template:
+                _wait_for_template(sandbox)
             yield _EngineRoom(sandbox)
+
+
+def _wait_for_template(sandbox: kern_sandbox.Sandbox) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while "template.py" not in sandbox.run_code("print(open('/proc/self/cmdline').read())").stdout:
+        assert time.monotonic() < deadline, "no booted interpreter was kept for this Sandbox"
 
 
 class _ProcessRoom:

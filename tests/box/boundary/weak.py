@@ -64,9 +64,9 @@ def _large_scratch(plan: Plan) -> Plan:
 
 
 _NO_NAMESPACE = """
-from kern_sandbox._forkserver import stem, stems
+from kern_sandbox._forkserver import cradle, stems
 from kern_sandbox._linux.abi import Clone
-stem._FRESH &= ~Clone.{0}
+cradle.FRESH &= ~Clone.{0}
 stems._NAMESPACES &= ~Clone.{0}
 """
 _SHARED_USER_NAMESPACE = """
@@ -118,8 +118,8 @@ WEAKENINGS: dict[str, Weakening] = {
     "pid namespace": Weakening(
         3,
         _SHARED_USER_NAMESPACE
-        + "from kern_sandbox._forkserver import stem\nfrom kern_sandbox._linux.abi import Clone\n"
-        "stem._FRESH &= ~Clone.NEWPID",
+        + "from kern_sandbox._forkserver import cradle\nfrom kern_sandbox._linux.abi import Clone\n"
+        "cradle.FRESH &= ~Clone.NEWPID",
     ),
     "ipc namespace": Weakening(3, _NO_NAMESPACE.format("NEWIPC")),
     "uts namespace": Weakening(
