@@ -111,8 +111,8 @@ class Process:
             return
         try:
             wire.send(self._call, body)
-        except (BrokenPipeError, ConnectionResetError):
-            return  # it has ended, which is what was wanted
+        except OSError:
+            return  # it has ended, or was closed meanwhile, which is what was wanted
 
     def close(self) -> None:
         """End the box if it is alive, and close the pipes. Closing twice does nothing."""

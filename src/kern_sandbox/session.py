@@ -18,7 +18,7 @@ from ._box.plan import CELL, GUEST, Bind, plan
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
-from ._forkserver.client import ForkServer, current_server, discard_plan, existing_server
+from ._forkserver.client import ForkServer, Temporary, current_server, discard_plan, existing_server
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from .errors import HostError, SandboxError, SessionClosed
 from .process import Process
@@ -63,11 +63,13 @@ class Session:
         self._pid = os.getpid()
         self.spec = specs.BoxSpec.of(**options)
         userland = host_userland(self.spec.network)
-        shown = [step for step in userland.steps if isinstance(step, Bind)]
-        mounts = checked_mounts(self.spec.mounts, shown, ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs)
+        mounts = checked_mounts(
+            self.spec.mounts, userland.places(), ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs
+        )
         check_workspace(workspace)
         self.workspace = Workspace(workspace)
-        self.plan = plan(self.spec, userland, mounts, self.workspace.path, guest_steps(_GUEST_FILES))
+        shared = Bind(self.workspace.path, "/workspace", writable=True, owned=True, identity=self.workspace.identity)
+        self.plan = plan(self.spec, userland, mounts, shared, guest_steps(_GUEST_FILES))
         self._key = f"{self.plan.key}-{os.urandom(6).hex()}"
 
     def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:
@@ -125,9 +127,10 @@ class Session:
             on_stderr=specs.check_callback("on_stderr", how.on_stderr),
         )
 
-    def _temporary(self) -> list[str]:
+    def _temporary(self) -> list[Temporary]:
         """What the fork server removes if this process dies: not in a forked child, whose parent owns it."""
-        return [self.workspace.path] if self.workspace.temporary and self._pid == os.getpid() else []
+        owned = self.workspace.temporary and self._pid == os.getpid()
+        return [(self.workspace.path, *self.workspace.identity)] if owned else []
 
     def _server(self) -> ForkServer:
         """The fork server, with this session's plan open in it."""

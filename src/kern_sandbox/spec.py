@@ -29,6 +29,7 @@ LANGUAGES = ("python", "bash", "sh", "node")
 _MAX_TIMEOUT_S = 7 * 24 * 3600.0
 _MAX_MEMORY_MB = 16 << 20
 _MAX_ENV_BYTES = 1 << 20
+_MAX_CODE = 1 << 20
 _MAX_STRING = 128 << 10  # MAX_ARG_STRLEN, linux/binfmts.h
 _USE_A_FILE = "Write a file to the workspace instead"
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -88,6 +89,8 @@ def check_code(code: object, language: object) -> str:
         raise bad("language", language, "one of " + ", ".join(LANGUAGES))
     if not isinstance(code, str):
         raise bad("code", code, "a str")
+    if len(code) > _MAX_CODE:
+        raise SpecError(f"code has {len(code)} characters: at most {_MAX_CODE} are taken. {_USE_A_FILE}")
     return code
 
 
@@ -210,7 +213,7 @@ def _apparmor(value: object) -> str | None:
     raise bad("apparmor", value, "None or the name of a loaded AppArmor profile")
 
 
-def _profile(given: Mapping[str, Any]) -> str | None:
+def _profile(given: Mapping[str, Any], mounts: Mapping[str, object]) -> str | None:
     """``"untrusted"`` turns every tightening on, so an option that loosens one contradicts it."""
     if given["security_profile"] is None:
         return None
@@ -220,6 +223,7 @@ def _profile(given: Mapping[str, Any]) -> str | None:
         "network": given["network"] is not False,
         "cap_drop": tuple(given["cap_drop"] or ()) != ("ALL",),
         "root": given["root"] != "read-only",
+        "mounts": any(isinstance(value, tuple) and value[-1:] == ("rw",) for value in mounts.values()),
     }
     for option, loose in loosened.items():
         if loose:
@@ -277,7 +281,9 @@ class BoxSpec:
         if unknown:
             raise SpecError(f"unknown option {unknown[0]}: accepted are {', '.join(known)}")
         given = {name: options.get(name, spec.default) for name, spec in known.items()}
-        profile = _profile(given)
+        profile = _profile(given, _mounts(options.get("mounts")))
+        if given["user"] and tuple(given["cap_drop"] or ()) == ():
+            raise SpecError("cap_drop=() keeps capabilities for uid 0 only: leave out user, or cap_drop")
         memory = None if given["memory_mb"] is None else _whole("memory_mb", given["memory_mb"], 16, _MAX_MEMORY_MB)
         return cls(
             memory_mb=memory,

@@ -31,7 +31,7 @@ ZERO = dict.fromkeys(("clone", "unshare", "ioctl", "personality", "mknod", "mkno
 ZERO.update(socket="EAFNOSUPPORT", socketpair="EOPNOTSUPP", ioprio_set="EPERM")
 MODES = {"chmod": 1, "fchmod": 1, "mkdir": 1, "creat": 1, "fchmodat": 2, "fchmodat2": 2, "mkdirat": 2}
 STEERING = ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")
-ZERO.update(dict.fromkeys((*MODES, *STEERING, "open", "openat", "setpriority"), "allow"))
+ZERO.update(dict.fromkeys((*MODES, *STEERING, "fcntl", "open", "openat", "setpriority"), "allow"))
 UPPER = 0xDEADBEEF << 32
 NAMES = {**errno.errorcode, errno.EOPNOTSUPP: "EOPNOTSUPP"}
 
@@ -126,6 +126,8 @@ RULES = [
     *[("setpriority", arguments, "EPERM") for arguments in ((0, 1), (1, 1), (2, 0), (2, 9))],
     *[("ioprio_set", (which, who), "allow") for which in (1, 2) for who in (0, 9)],
     *[("ioprio_set", arguments, "EPERM") for arguments in ((1, 1), (2, 1), (3, 0))],
+    *[("fcntl", (3, command), "allow") for command in (0, 1, 2, 3, 4, 5, 6, 7, 1025, 1030, 1031, 1033)],
+    *[("fcntl", (3, command), "EPERM") for command in (1024, 1026)],
     ("socketpair", (1, 1), "allow"),
     ("socketpair", (2, 1), "EOPNOTSUPP"),
     ("socket", (1, 1), "allow"),

@@ -35,7 +35,7 @@ CREDENTIALS = [
     ".config/doctl",
     ".config/rclone",
 ]
-USERLAND = [Bind("/usr", "/usr"), Bind("/lib", "/lib")]
+USERLAND = ["/usr", "/lib", "/bin"]
 
 
 def check(source: object, target: object = "/data") -> Bind:
@@ -104,15 +104,16 @@ def test_a_link_is_as_refused_as_what_it_leads_to(tmp_path: Path, home: Path) ->
     assert check(tmp_path / "fine").source == str(home / "project")
 
 
-def test_a_socket_a_fifo_and_a_directory_with_an_engine_s_socket_are_refused(tmp_path: Path, home: Path) -> None:
+def test_a_socket_a_fifo_and_a_directory_with_a_socket_are_refused(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "plain").write_text("x")
     (tmp_path / "engine").mkdir()
     for path in (tmp_path / "sock", tmp_path / "engine" / "docker.sock"):
         with socket.socket(socket.AF_UNIX) as sock:
-            os.chdir(path.parent)  # a socket's name is short
+            monkeypatch.chdir(path.parent)  # a socket's name is short
             sock.bind(path.name)
-    os.chdir("/")
     for name in ("fifo", "sock", "engine"):
         with pytest.raises(MountRefused):
             check(tmp_path / name)
@@ -122,7 +123,7 @@ def test_a_socket_a_fifo_and_a_directory_with_an_engine_s_socket_are_refused(tmp
 @pytest.mark.parametrize(
     "target",
     ["/", "/etc/x", "/usr/share/x", "/lib", "/proc/x", "/dev/x", "/workspace", "/workspace/x", "/home/sandbox", "/home",
-     "/.box", "/tmp", "/tmp/x", "relative", "/a/../b", "/a/", "/a//b", "/a\0b"],
+     "/.box", "/tmp", "/tmp/x", "relative", "/a/../b", "/a/", "/a//b", "//usr", "//data", "/bin/x", "/a\0b"],
 )  # fmt: skip
 def test_a_target_that_would_cover_something_is_refused(home: Path, target: str) -> None:
     with pytest.raises(MountRefused):
@@ -169,3 +170,12 @@ def test_a_workspace_by_a_relative_path_or_a_link_is_looked_through(
         check_workspace(".")
     monkeypatch.chdir(home / "project")
     check_workspace(".")
+
+
+@pytest.mark.parametrize("name", [".ssh", ".aws", ".netrc"])
+def test_a_directory_that_holds_credentials_directly_is_refused(home: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "other" / name).mkdir(parents=True)
+    (tmp_path / "other" / "fine").mkdir()
+    with pytest.raises(MountRefused, match="credentials"):
+        check(tmp_path / "other")
+    assert check(tmp_path / "other" / "fine")

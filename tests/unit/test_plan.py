@@ -15,8 +15,11 @@ USERLAND = Userland(
 )
 
 
+WORKSPACE = Bind("/srv/w", "/workspace", writable=True, owned=True)
+
+
 def planned(mounts: tuple[Bind, ...] = (), **options: Any) -> Plan:
-    return plan(BoxSpec.of(**options), USERLAND, mounts, "/srv/w", [Text("/.box/guest/x.py", "pass")])
+    return plan(BoxSpec.of(**options), USERLAND, mounts, WORKSPACE, [Text("/.box/guest/x.py", "pass")])
 
 
 def test_a_plan_survives_the_wire() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .._linux import mounts, netns
 from .._linux.abi import MountAttr
+from .._linux.processes import write_text
 from .plan import CELL, MIB, Bind, Blob, Device, Folder, Plan, Step, Text
 
 __all__ = ["build_base", "build_fresh", "open_trees"]
@@ -27,6 +28,8 @@ _QUIET = MountAttr.NOSUID | MountAttr.NODEV
 _SHOWN = _QUIET | MountAttr.RDONLY
 _FROZEN = _SHOWN | MountAttr.NOEXEC
 _ROOT_SIZE = 8 * MIB
+# What a user namespace counts for the host user above it as well (Linux' admin-guide/sysctl/user.rst).
+_SHARED_COUNTERS = (("max_inotify_instances", "32"), ("max_inotify_watches", "16384"))
 
 
 def open_trees(base: Sequence[Step], translations: Mapping[tuple[int, int], int]) -> list[int]:
@@ -140,6 +143,8 @@ def build_fresh(plan: Plan) -> None:
     if plan.scratch_root is not None:
         _build_scratch_root(plan, plan.scratch_root)
     mounts.mount_proc("/proc")
+    for name, most in _SHARED_COUNTERS:
+        write_text(f"/proc/sys/user/{name}", most)
     for path in plan.masked:
         _mask(path)
     for path in plan.read_only:

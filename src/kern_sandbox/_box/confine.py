@@ -14,9 +14,9 @@ __all__ = ["Confinement", "confine", "limit", "prepare"]
 
 _OPEN_FILES = 1024
 _FILE_SIZE = 16 << 30
-# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP and NET_BIND_SERVICE (linux/capability.h):
-# what cap_drop=() leaves, all of it over the box's own namespaces only.
-_OWN_NAMESPACES = 0b10111111011
+# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE and SYS_CHROOT
+# (linux/capability.h): what cap_drop=() leaves, all of it over the box's own namespaces only.
+_OWN_NAMESPACES = 0b1000000010111111011
 
 
 class Confinement(NamedTuple):
@@ -46,6 +46,7 @@ def limit() -> None:
     processes.set_limit(resource.RLIMIT_FSIZE, _FILE_SIZE)
     processes.set_limit(resource.RLIMIT_MEMLOCK, 64 << 10)
     processes.set_limit(resource.RLIMIT_MSGQUEUE, 819200)
+    processes.set_limit(resource.RLIMIT_SIGPENDING, 1024)  # timers as well
     processes.set_limit(resource.RLIMIT_RTPRIO, 0)
     processes.set_limit(resource.RLIMIT_NICE, 0)
     os.umask(0o022)

@@ -47,6 +47,7 @@ _PROTOCOLS = (0, 1, 6, 17, 58)  # by default, ICMP, TCP, UDP, ICMPv6
 _TERMINAL = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
 _TMPFILE = 0o20000000  # the one bit that only O_TMPFILE has; it creates as well
 _STEERING = "prlimit64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler"
+_LEASES = (1024, 1026)  # F_SETLEASE, F_NOTIFY
 _PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # LINUX, LINUX32, both with UNAME26, and the question
 _SETID = stat.S_ISUID | stat.S_ISGID
 _INIT = 1
@@ -92,6 +93,10 @@ _RULES = {
     "ioctl": Rule(
         "typing into a terminal (TIOCSTI, TIOCLINUX) and changing its line discipline (TIOCSETD) are refused",
         (Case((Test(1, ALL, _TERMINAL),), "EPERM"),),
+    ),
+    "fcntl": Rule(
+        "leases and notices on files that the host shows would hold up the host's own programs",
+        (Case((Test(1, ALL, _LEASES),), "EPERM"),),
     ),
     "personality": Rule(
         "turning off the randomisation or the protection of memory is refused",

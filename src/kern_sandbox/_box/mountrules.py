@@ -6,7 +6,9 @@ the same directory all come to the same file. Source of the lists: contract §8.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 from typing import TYPE_CHECKING
 
@@ -39,25 +41,37 @@ _CREDENTIALS = frozenset(
         ".s3cfg",
         ".ssh",
         ".terraform.d",
+        ".pgpass",
+        ".vault-token",
+        ".my.cnf",
+        ".mozilla",
+        ".thunderbird",
+        ".git-credential-cache",
     ]
 )
-_CREDENTIAL_CONFIGS = frozenset(("doctl", "gcloud", "gh", "rclone"))
+_CREDENTIAL_CONFIGS = frozenset(
+    ("containers", "doctl", "gcloud", "gh", "github-copilot", "google-chrome", "op", "rclone", "sops")
+)
+_TELLTALE = (".ssh", ".aws", ".gnupg", ".kube", ".netrc", ".git-credentials", ".password-store")
+_KERNEL_FILES = frozenset(
+    ("cgroup", "cgroup2", "debugfs", "devpts", "devtmpfs", "proc", "securityfs", "sysfs", "tracefs")
+)
 _RESERVED = ("/.box", "/dev", "/etc", "/home/sandbox", "/proc", "/run", "/sys", "/workspace")
 
 
-def checked_mounts(mounts: Mapping[str, object] | None, userland: Iterable[Bind], tmpfs: Iterable[str]) -> list[Bind]:
+def checked_mounts(mounts: Mapping[str, object] | None, userland: Iterable[str], tmpfs: Iterable[str]) -> list[Bind]:
     """The binds for a Sandbox's ``mounts=`` option.
 
     Args:
         mounts: host source to target, or to ``(target, "ro" | "rw")``.
-        userland: what the box already shows; no target may lie in it.
+        userland: paths that the box already has; no target may lie in one.
         tmpfs: mount points of scratch file systems; none may cover a target.
 
     Raises:
         MountRefused: a source or target that is never allowed; the message names the rule.
         SpecError: not a mapping of that form, or a source that does not exist.
     """
-    taken = [*_RESERVED, *(step.target for step in userland)]
+    taken = [*_RESERVED, *userland]
     binds: list[Bind] = []
     for source, value in (mounts or {}).items():
         target, writable = _target_of(source, value)
@@ -79,8 +93,7 @@ def check_workspace(path: str | os.PathLike[str] | None) -> None:
     real = os.path.realpath(given)
     rule = next(filter(None, map(_refusal, dict.fromkeys((given, real)))), "")
     if not rule and os.path.exists(real):
-        about = os.stat(real)
-        rule = _same_file(about) or _special(about, real)
+        rule = _same_file(os.stat(real)) or _mounted_below(real)
     if rule:
         raise MountRefused(f"using {os.fspath(path)!r} as a workspace: {rule}", path=real)
 
@@ -99,7 +112,8 @@ def _within(path: str, other: str) -> bool:
 
 
 def _vet_target(target: str, taken: Iterable[str], tmpfs: Iterable[str]) -> None:
-    if not target.startswith("/") or "\0" in target or os.path.normpath(target) != target or target == "/":
+    normal = os.path.normpath(target)
+    if not target.startswith("/") or target.startswith("//") or "\0" in target or normal != target or target == "/":
         raise MountRefused(f"mounting at {target!r}: a target is an absolute, normal path other than /")
     for place in taken:
         if _within(target, place) or _within(place, target):
@@ -119,13 +133,47 @@ def _vet_source(source: object, target: str, writable: bool) -> Bind:
         if rule:
             raise MountRefused(f"mounting {given!r}: {rule}", path=real)
     try:
-        about = os.stat(real)
+        about = _looked_at(real)
     except OSError as error:
         raise SpecError(f"mounting {given!r}", errno=error.errno) from None
-    rule = _same_file(about) or _special(about, real)
+    rule = _same_file(about) or _special(about, real) or _mounted_below(real)
     if rule:
         raise MountRefused(f"mounting {given!r}: {rule}", path=real)
     return Bind(real, target, writable=writable, owned=True, identity=(about.st_dev, about.st_ino))
+
+
+def _looked_at(real: str) -> os.stat_result:
+    """What ``real`` is now; it was free of links a moment ago, and must still be.
+
+    Raises:
+        OSError: it is gone, or a part of it has become a link (ESTALE).
+    """
+    fd = os.open(real, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.readlink(f"/proc/self/fd/{fd}") != real:
+            raise OSError(errno.ESTALE, "it was replaced while it was looked at", real)
+        return os.fstat(fd)
+    finally:
+        os.close(fd)
+
+
+def _mounted_below(real: str) -> str:
+    """The rule that refuses a directory for what is mounted in it, which a box would see too."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mounts = [line.partition(" - ") for line in file]
+    for place, _, kind in mounts:
+        path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place.split()[4])
+        if path == real or not _within(path, real):
+            continue
+        if kind.split()[0] in _KERNEL_FILES:
+            return f"{path} in it is the host's own ({kind.split()[0]})"
+        try:
+            rule = _same_file(os.stat(path))
+        except OSError:
+            continue
+        if rule:
+            return f"{path} in it is never shown: {rule}"
+    return ""
 
 
 def _refusal(path: str) -> str:
@@ -147,8 +195,13 @@ def _refusal(path: str) -> str:
 
 
 def _homes() -> list[str]:
-    home = os.path.expanduser("~")
-    return list(dict.fromkeys((home, os.path.realpath(home)))) if home != "~" else []
+    """The homes of this user, of the people of this host, and of whoever stands behind sudo."""
+    import pwd  # late: it is of Unix only, and so are boxes
+
+    people = (person.pw_dir for person in pwd.getpwall() if person.pw_uid == 0 or 1000 <= person.pw_uid < 60000)
+    homes = [os.path.expanduser("~"), *people]
+    found = [home for home in homes if home.startswith("/") and home != "/"]
+    return list(dict.fromkeys([*found, *map(os.path.realpath, found)]))
 
 
 def _own_state() -> list[str]:
@@ -183,11 +236,16 @@ def _special(about: os.stat_result, real: str) -> str:
     if not stat.S_ISDIR(about.st_mode) and not stat.S_ISREG(about.st_mode):
         return "only directories and regular files are shown, not devices or FIFOs"
     if stat.S_ISDIR(about.st_mode):
-        held = [name for name in ("docker.sock", "podman.sock", "containerd.sock", "crio.sock") if _exists(real, name)]
-        if held:
-            return f"it holds {held[0]}, which controls the host"
+        return _held(real)
     return ""
 
 
-def _exists(directory: str, name: str) -> bool:
-    return os.path.lexists(os.path.join(directory, name))
+def _held(real: str) -> str:
+    """What lies directly in a directory and gives it away."""
+    with os.scandir(real) as entries:
+        for entry in entries:
+            if entry.name in _TELLTALE:
+                return f"{entry.name} in it holds credentials"
+            if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
+                return f"{entry.name} in it is a socket, a way to a process outside"
+    return ""

@@ -96,6 +96,11 @@ class Userland(NamedTuple):
     python: str
     path: str
 
+    def places(self) -> list[str]:
+        """Where its steps put something."""
+        steps = (step for step in self.steps if not isinstance(step, Device))
+        return [step.target if isinstance(step, Bind) else step.path for step in steps]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -187,14 +192,14 @@ def _words(step: Step) -> str:
     return ", ".join(str(part) for part in step)
 
 
-def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: str, guest: Sequence[Step]) -> Plan:
+def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: Bind, guest: Sequence[Step]) -> Plan:
     """Decide what a box of ``spec`` consists of.
 
     Args:
         spec: validated options.
         userland: from ``rootfs``.
         mounts: further host paths, vetted by ``mountrules``.
-        workspace: resolved host directory, shown at ``/workspace``.
+        workspace: the directory shown at ``/workspace``.
         guest: our guest code, from ``guestfiles``.
     """
     memory = None if spec.memory_mb is None else spec.memory_mb * MIB
@@ -216,7 +221,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: s
         *_processors(spec.processors),
         *(Folder(step.target) for step in fresh),
         *mounts,
-        Bind(workspace, "/workspace", writable=True, owned=True),
+        workspace,
     )
     return Plan(
         base=base,

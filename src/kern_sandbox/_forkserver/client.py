@@ -22,7 +22,7 @@ from .._linux.fds import memory_file
 from ..errors import HostError, InternalError
 from . import wire
 
-__all__ = ["ForkServer", "current_server", "discard_plan", "existing_server"]
+__all__ = ["ForkServer", "Temporary", "current_server", "discard_plan", "existing_server"]
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _BOOT = (
@@ -33,6 +33,10 @@ _EXIT_WAIT_S = 2.0
 _DEATH_WAIT_S = 0.5
 _LOG_TAIL = 4000
 _LIMITS = "If it is out of descriptors, raise `ulimit -n`"
+
+
+Temporary = tuple[str, int, int]
+"""A directory to remove if this process dies: its path, and the device and inode that it must still have."""
 
 
 class ForkServer:
@@ -78,7 +82,7 @@ class ForkServer:
         """Its process number."""
         return self._process.pid
 
-    def open_plan(self, plan: Plan, key: str, temporary: Sequence[str]) -> None:
+    def open_plan(self, plan: Plan, key: str, temporary: Sequence[Temporary]) -> None:
         """Make ``plan`` known under ``key``. ``temporary`` directories are removed if this process dies."""
         with self._lock:
             if key in self._known:
@@ -86,7 +90,7 @@ class ForkServer:
             self._send({"verb": "open", "key": key, "plan": plan.to_wire(), "temporary": list(temporary)}, ())
             self._known.add(key)
 
-    def close_plan(self, key: str, temporary: Sequence[str]) -> None:
+    def close_plan(self, key: str, temporary: Sequence[Temporary]) -> None:
         """No more calls with ``key``."""
         with self._lock:
             if key not in self._known or not self.alive:
@@ -175,7 +179,7 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.server: ForkServer | None = None
-        self.discarded: collections.deque[tuple[str, list[str]]] = collections.deque()
+        self.discarded: collections.deque[tuple[str, list[Temporary]]] = collections.deque()
 
     def after_fork(self) -> None:
         """In a forked child: a lock held by another thread of the parent must not stay held."""
@@ -215,7 +219,7 @@ def current_server() -> ForkServer:
     return server
 
 
-def discard_plan(key: str, temporary: list[str]) -> None:
+def discard_plan(key: str, temporary: list[Temporary]) -> None:
     """Have ``key`` closed with the next call of anybody; takes no lock, for a garbage collector calls it."""
     _registry.discarded.append((key, temporary))
 

@@ -11,9 +11,9 @@ _MAX_DEPTH = 900
 
 
 class Loan(NamedTuple):
-    """A workspace whose files belong to ``host_id`` for now, and to ``owner`` otherwise."""
+    """A workspace whose files belong to ``host_id`` for now, and to ``owner`` otherwise; ``fd`` holds it."""
 
-    path: str
+    fd: int
     owner: tuple[int, int]
     host_id: int
 
@@ -22,27 +22,34 @@ def lend(path: str, host_id: int) -> Loan:
     """Give everything below ``path`` that its owner has to ``host_id``.
 
     Raises:
-        OSError: the file system does not let ownership change.
+        OSError: the file system does not let ownership change; what had changed is its owner's again.
     """
-    about = os.stat(path)
-    loan = Loan(path, (about.st_uid, about.st_gid), host_id)
-    _change(path, about.st_uid, (host_id, host_id))
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    about = os.fstat(fd)
+    loan = Loan(fd, (about.st_uid, about.st_gid), host_id)
+    try:
+        _change(fd, about.st_uid, (host_id, host_id))
+    except OSError:
+        give_back(loan)
+        raise
     return loan
 
 
 def give_back(loan: Loan) -> None:
     """What belongs to the box's host id is its owner's again, the files that boxes made included."""
-    _change(loan.path, loan.host_id, loan.owner)
+    try:
+        _change(loan.fd, loan.host_id, loan.owner)
+    finally:
+        os.close(loan.fd)
 
 
-def _change(path: str, old: int, new: tuple[int, int]) -> None:
+def _change(top: int, old: int, new: tuple[int, int]) -> None:
     """Walks by descriptors and follows no link; what is nested deeper than 900 directories keeps its owner."""
-    os.chown(path, *new)
-    depth = path.count("/") + _MAX_DEPTH
-    for place, folders, files, fd in os.fwalk(path, follow_symlinks=False):
+    os.fchown(top, *new)
+    for place, folders, files, fd in os.fwalk(".", dir_fd=top, follow_symlinks=False):
         for name in (*folders, *files):
             _change_one(name, fd, old, new)
-        if place.count("/") >= depth:
+        if place.count("/") >= _MAX_DEPTH:
             folders.clear()
 
 

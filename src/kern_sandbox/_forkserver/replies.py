@@ -26,15 +26,17 @@ def lost(words: str) -> dict[str, Any]:
     return {"failed": "engine", "errno": None, "text": words, "path": None}
 
 
-def remove_tree(path: str) -> None:
-    """Remove a temporary workspace whose owner has died."""
+def remove_tree(path: str, identity: tuple[int, int]) -> None:
+    """Remove a temporary workspace whose owner has died; nothing else that stands at its path by now."""
     from ..workspace._walk import empty_directory  # late: it loads threading, which slows every fork
 
     try:
-        handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        empty_directory(handle)
+        handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        about = os.fstat(handle)
+        if (about.st_dev, about.st_ino) == identity:
+            empty_directory(handle)
+            os.rmdir(path)
         os.close(handle)
-        os.rmdir(path)
     except OSError as error:
         sys.stderr.write(f"kern-forkserver: removing {path!r}: {error}\n")
 
@@ -44,7 +46,7 @@ def refuse(call: socket.socket, error: OSError | HostError) -> None:
     body: dict[str, Any] = {"failed": "namespaces", "errno": error.errno, "text": str(error), "path": None}
     if isinstance(error, HostError):
         body.update(failed="host", text=error.attempted, hint=error.hint, kind=type(error).__name__)
-    elif error.filename is not None:
+    elif isinstance(error.filename, (str, bytes)):
         body.update(failed="mounts", text=error.strerror, path=os.fsdecode(error.filename))
     wire.reply(call, {"refused": body})
     call.close()

@@ -32,7 +32,7 @@ __all__ = ["main"]
 _START_LIMIT_S = 60.0
 _BASE_LIMIT_S = 10.0
 _IDLE_RETRY_S = 0.01
-_SETTLE_S = 0.1
+_SETTLE_S = 0.05
 """How long a Sandbox lives after its first Python call before a booted interpreter is kept for it, seconds."""
 _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
@@ -52,7 +52,7 @@ class Server:
         self.plans: dict[str, Plan] = {}
         self.stems: dict[str, Stem] = {}
         self.boxes: dict[int, Box] = {}
-        self.temporary: set[str] = set()
+        self.temporary: set[tuple[str, int, int]] = set()
         self.count = 0
         self.sweeps = [time.monotonic() + delay for delay in _SWEEPS_S]
 
@@ -66,8 +66,8 @@ class Server:
             self.loop.turn(self._wait())
             self._enforce_deadlines()
         self.close()
-        for path in self.temporary:
-            remove_tree(path)
+        for path, device, inode in self.temporary:
+            remove_tree(path, (device, inode))
 
     def _wait(self) -> float | None:
         """How long to sleep: not at all while there is tidying to do, else until the next deadline.
@@ -118,7 +118,7 @@ class Server:
             self._on_run(frame)
         elif frame.body["verb"] == "open":
             self.plans[frame.body["key"]] = from_wire(frame.body["plan"])
-            self.temporary.update(frame.body["temporary"])
+            self.temporary.update((path, device, inode) for path, device, inode in frame.body["temporary"])
         elif frame.body["verb"] == "close":
             self._on_close(frame.body)
 
@@ -129,7 +129,7 @@ class Server:
                 box.ending = "cancelled"
         if body["key"] in self.stems:
             self._end_stem(self.stems[body["key"]])
-        self.temporary.difference_update(body["temporary"])
+        self.temporary.difference_update(tuple(each) for each in body["temporary"])
         if plan is not None and not any(limits_of(other) == limits_of(plan) for other in self.plans.values()):
             self.groups.forget(limits_of(plan))
 

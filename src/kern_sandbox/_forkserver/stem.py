@@ -74,7 +74,7 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
             caps.drop_capabilities(seed.part.last_capability)
         wire.send(control, {"ready": True})
     except OSError as error:
-        path = None if error.filename is None else os.fsdecode(error.filename)
+        path = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
         wire.send(control, {"failed": stage, "errno": error.errno, "text": error.strerror or str(error), "path": path})
         os._exit(1)
     cradle = Cradle(seed.plan, seed.part, nested=seed.nested, forks=False)

@@ -55,16 +55,16 @@ def send(sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = ()) -> 
         os.close(large)
 
 
-def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
+def _send(sock: socket.socket, data: bytes, fds: Sequence[int], flags: int = 0) -> None:
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    sock.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
+    sock.sendmsg([data], ancillary, socket.MSG_NOSIGNAL | flags)
 
 
 def reply(sock: socket.socket, body: dict[str, Any]) -> None:
-    """Send a last frame to somebody who may be gone, and who then needs none."""
+    """Send a frame to somebody who may be gone, or too busy to take it, and who then goes without; never waits."""
     try:
-        send(sock, body)
-    except (BrokenPipeError, ConnectionResetError):
+        _send(sock, b"J" + json.dumps(body, separators=(",", ":")).encode("ascii"), (), socket.MSG_DONTWAIT)
+    except (BrokenPipeError, ConnectionResetError, BlockingIOError):
         return
 
 

@@ -130,6 +130,11 @@ class Workspace:
             raise SessionClosed(f"use the workspace {self.path}: it has been closed")
         return self._fd
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode of the directory that was opened; another one at its path is not the workspace."""
+        return self._identity
+
     def check(self) -> None:
         """Make sure that ``path`` still leads to the directory that was opened.
 
