@@ -191,3 +191,9 @@ def test_a_refusal_leaves_the_sandbox_as_it_was(sandbox):
         with pytest.raises(kern.SpecError):
             bad()
     assert sandbox.run(["echo", "on"]).stdout == "on\n"
+
+
+def test_a_snippet_that_is_too_large_is_refused_with_the_way_out(sandbox):
+    with pytest.raises(kern.SpecError, match="Write a file to the workspace"):
+        sandbox.run_code("#" * 5_000_000)
+    assert sandbox.run_code("'" + "\U0001f600" * 3_900_000 + "'; print('wide')").stdout == "wide\n"

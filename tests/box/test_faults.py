@@ -265,7 +265,7 @@ def test_a_directory_that_is_not_there_is_a_start_error_and_not_the_programs(san
 
 
 def test_required_limits_are_enforced_or_refused(make):
-    sandbox = make(require_limits=True, memory_mb=64)
+    sandbox = make(require_limits=True, memory_mb=64, used=False)
     notes = make().run(["true"]).runtime_notes
     if any("not limited for the box" in note for note in notes):
         with pytest.raises(kern.CgroupUnavailable):

@@ -264,7 +264,7 @@ def _fresh(spec: BoxSpec, memory: int | None) -> tuple[Tmpfs, ...]:
     asked = {"/tmp": 64 * MIB} if spec.tmpfs is None else dict(spec.tmpfs)
     return (
         Tmpfs(HOME, min(64 * MIB, room // 2), 0o700),
-        Tmpfs(CELL, 4 * MIB),
+        Tmpfs(CELL, min(20 * MIB, room)),  # any snippet that is accepted, four bytes a character
         Tmpfs("/dev/shm", shared, 0o1777),
         *(Tmpfs(path, min(size, room), 0o1777) for path, size in sorted(asked.items())),
     )

@@ -182,15 +182,16 @@ class Server:
 
     def _conceive(self, stem: Source) -> Box:
         """Ask ``stem`` for a box that serves no call yet."""
+        group = self.groups.take(limits_of(stem.plan))
         ours, theirs = wire.pair()
         descriptors: list[int] = []
         try:
-            group = self.groups.take(limits_of(stem.plan))
             descriptors = group.join_fds()
             self.count += 1
             stem.ask({"box": self.count}, [theirs.fileno(), *descriptors])
-        except BaseException:  # whatever happened, the socket must not outlive it
+        except BaseException:  # whatever happened, neither the socket nor the group must outlive it
             ours.close()
+            self.groups.put_away(group)
             raise
         finally:
             theirs.close()
@@ -285,8 +286,8 @@ class Server:
     def _lose_source(self, source: Source, reason: dict[str, Any]) -> None:
         """A source is gone or could not be built: boxes that it has not made yet fail for that reason."""
         source.failure = reason
-        lost = [self.boxes[number] for number in source.waiting if number in self.boxes]
-        for box in lost:
+        unborn = [self.boxes[number] for number in source.waiting if number in self.boxes]
+        for box in unborn:
             box.evidence.update(reason)
         if isinstance(source, Stem):
             self._end_stem(source)
@@ -295,7 +296,7 @@ class Server:
         source.control.close()
         stem = self.stems[source.key]
         stem.template, stem.hopeless = None, not source.ready
-        for box in lost:
+        for box in unborn:
             self._finish(box)
 
     def _end_stem(self, stem: Stem) -> None:
