@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from . import spec as specs
+from . import checks
 from ._box.guestfiles import guest_steps
 from ._box.mountrules import check_workspace, checked_mounts
 from ._box.plan import CELL, GUEST, Bind, plan
@@ -23,6 +23,7 @@ from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from .errors import HostError, SandboxError, SessionClosed
 from .process import Process
 from .results import ExecutionResult, FileInfo, Usage
+from .spec import BoxSpec
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Session:
             )
         self.closed = False
         self._pid = os.getpid()
-        self.spec = specs.BoxSpec.of(**options)
+        self.spec = BoxSpec.of(**options)
         userland = host_userland(self.spec.network)
         mounts = checked_mounts(
             self.spec.mounts, userland.places(), ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs
@@ -74,7 +75,7 @@ class Session:
 
     def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:
         """Run a snippet in a fresh box; ``stop`` lets another thread end it."""
-        text = specs.check_code(code, language)
+        text = checks.check_code(code, language)
         name, shell = next((name, shell) for known, name, shell in _SNIPPETS if known == language)
         guest = (self.plan.python, f"{GUEST}/run_once.py")
         argv = [*(shell or guest), f"{CELL}/{name}", *(() if shell else ("3",))]
@@ -84,11 +85,11 @@ class Session:
 
     def run(self, argv: Sequence[str], cwd: str | None, how: How, stop: Stop | None = None) -> ExecutionResult:
         """Run a program in a fresh box; ``stop`` lets another thread end it."""
-        return self._run(self._command(specs.check_argv(argv), how, cwd), stop)
+        return self._run(self._command(checks.check_argv(argv), how, cwd), stop)
 
     def spawn(self, argv: Sequence[str], cwd: str | None, how: How) -> Process:
         """Start a program in a fresh box and hand its pipes over."""
-        command = self._command(specs.check_argv(argv), how, cwd)
+        command = self._command(checks.check_argv(argv), how, cwd)
         server = self._server()
         return Process(launch(server, command, interactive=True), self._facts(command), server.death)
 
@@ -118,13 +119,13 @@ class Session:
         return Command(
             key=self._key,
             argv=argv,
-            env={**self.plan.env, **specs.check_env(how.env)},
-            cwd=specs.check_cwd(cwd) or "/workspace",
-            timeout_s=self.spec.timeout_s if how.timeout_s is None else specs.check_timeout(how.timeout_s),
-            stdin=specs.check_stdin(how.stdin),
+            env={**self.plan.env, **checks.check_env(how.env)},
+            cwd=checks.check_cwd(cwd) or "/workspace",
+            timeout_s=self.spec.timeout_s if how.timeout_s is None else checks.check_timeout(how.timeout_s),
+            stdin=checks.check_stdin(how.stdin),
             limit=self.spec.max_output_bytes,
-            on_stdout=specs.check_callback("on_stdout", how.on_stdout),
-            on_stderr=specs.check_callback("on_stderr", how.on_stderr),
+            on_stdout=checks.check_callback("on_stdout", how.on_stdout),
+            on_stderr=checks.check_callback("on_stderr", how.on_stderr),
         )
 
     def _temporary(self) -> list[Temporary]:

@@ -14,36 +14,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORDS = frozenset({"errors", "results", "spec"})
-CORE = WORDS | {"_linux", "_image", "_box", "workspace", "_forkserver"}
-API = frozenset({"kernel", "pool", "process", "sandbox", "session", "aio", "render", "tool", "testing"})
+WORDS = frozenset({"checks", "errors", "results", "spec"})
+CORE = WORDS | {"_linux", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
+API = frozenset(
+    {"kernel", "pool", "process", "sandbox", "session", "setup", "aio", "render", "tool", "testing"},
+)
 
 SEES: dict[str, frozenset[str]] = {
     # 0: words
+    "checks": WORDS,
     "errors": frozenset(),
     "results": WORDS,
     "spec": WORDS,
     # 1: verbs without policy
     "_linux": WORDS,
     # 2: what a box, an image and a workspace are
-    "_image": WORDS,
+    "_image": WORDS | {"_linux"},
+    "_egress": WORDS | {"_linux"},
+    "_profiles": WORDS,
     "_box": WORDS | {"_linux"},
     "workspace": WORDS | {"_linux"},
     # 3: the process that makes boxes
-    "_forkserver": WORDS | {"_linux", "_box", "workspace"},
+    "_forkserver": WORDS | {"_linux", "_box", "_egress", "workspace"},
     # 4: what a user calls
     "kernel": CORE | API,
     "pool": CORE | API,
     "process": CORE | API,
     "session": CORE | API,
+    "setup": CORE | API,
     "sandbox": CORE | API,
     "aio": CORE | API,
     "tool": CORE | API,
     "testing": CORE | API,
     "render": WORDS,
     # 5: faces; "" is the package itself
-    "mcp": CORE | API | {""},
-    "serve": CORE | API | {""},
+    "_rpc": WORDS,
+    "mcp": CORE | API | {"_rpc", ""},
+    "serve": CORE | API | {"_rpc", ""},
     "doctor": CORE,
     "langchain": frozenset(),
     "cli": CORE | API | {"doctor", "mcp", "serve", ""},

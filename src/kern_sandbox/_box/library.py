@@ -16,7 +16,7 @@ __all__ = ["LIBRARY", "PROGRAM", "library_files"]
 LIBRARY = "/.box/lib"
 PROGRAM = f"{GUEST}/template.py"
 _ROOMS = ("", "_linux", "_box", "_forkserver")
-_ROOT_MODULES = ("errors", "spec", "results")
+_ROOT_MODULES = ("errors", "results")
 # What a template never needs: the client's side, and the pure parts that only a client or a server uses.
 _ELSEWHERE = frozenset(
     (

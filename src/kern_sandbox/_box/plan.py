@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
-from ..spec import BoxSpec
+if TYPE_CHECKING:
+    from ..spec import BoxSpec
 
 __all__ = ["Bind", "Blob", "Device", "Folder", "Link", "Plan", "Step", "Text", "Tmpfs", "Userland", "from_wire", "plan"]
 

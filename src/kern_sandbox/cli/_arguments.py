@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import __version__
-from ..spec import LANGUAGES
+from ..checks import LANGUAGES
 
 __all__ = ["guess_language", "parse", "sandbox_options"]
 
