@@ -132,12 +132,14 @@ Item = tuple[str, str]
 def leaks(patience_s: float = 10.0) -> Iterator[None]:
     """Fail if what runs inside leaves a descriptor, thread, process, mount, cgroup or temporary entry.
 
-    The engine's own server and templates live as long as the process: run one call of the same shape (`need_boxes`
-    does for the plain one) before entering. Cleaning up may take a moment; only what is there at every look
-    until ``patience_s`` has passed was left behind.
+    The engine's own server lives as long as the process: run one call (`need_boxes` does) before entering. What waits
+    for another Sandbox like a closed one is let go of, as the server does by itself after a minute. Cleaning up may
+    take a moment; only what is there at every look until ``patience_s`` has passed was left behind.
     """
+    _let_go()
     before = snapshot()
     yield
+    _let_go()
     left = snapshot() - before
     deadline = time.monotonic() + patience_s
     while left and time.monotonic() < deadline:
@@ -145,6 +147,14 @@ def leaks(patience_s: float = 10.0) -> Iterator[None]:
         left &= snapshot() - before
     if left:
         pytest.fail("left behind:\n" + "\n".join(_described(left)), pytrace=False)
+
+
+def _let_go() -> None:
+    from kern_sandbox._forkserver.client import existing_server
+
+    server = existing_server()
+    if server is not None:
+        server.forget_unused()
 
 
 def snapshot() -> Counter[Item]:

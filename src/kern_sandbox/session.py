@@ -18,7 +18,7 @@ from ._box.plan import CELL, GUEST, Bind, plan
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
-from ._forkserver.client import ForkServer, Temporary, current_server, discard_plan, existing_server
+from ._forkserver.client import ForkServer, Opening, Temporary, current_server, discard_owner, existing_server
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from .errors import HostError, SandboxError, SessionClosed
 from .process import Process
@@ -71,7 +71,11 @@ class Session:
         self.workspace = Workspace(workspace)
         shared = Bind(self.workspace.path, "/workspace", writable=True, owned=True, identity=self.workspace.identity)
         self.plan = plan(self.spec, userland, mounts, shared, guest_steps(_GUEST_FILES))
-        self._key = f"{self.plan.key}-{os.urandom(6).hex()}"
+        self._owner = os.urandom(8).hex()
+        # What serves an untrusted Sandbox serves no other.
+        self._key = self.plan.key + (self._owner if self.plan.untrusted else "")
+        if self.spec.prewarm:
+            self._server()
 
     def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:
         """Run a snippet in a fresh box; ``stop`` lets another thread end it."""
@@ -105,19 +109,19 @@ class Session:
         self.closed = True
         server = existing_server()
         if server is not None:
-            server.close_plan(self._key, self._temporary())
+            server.close_owner(self._owner)
         self.workspace.close()
 
     def discard(self) -> None:
         """As ``close``, for a garbage collector: it may run while this thread holds any lock, so it takes none."""
         if not self.closed:
             self.closed = True
-            discard_plan(self._key, self._temporary())
+            discard_owner(self._owner)
             self.workspace.close()
 
     def _command(self, argv: list[str], how: How, cwd: str | None = None) -> Command:
         return Command(
-            key=self._key,
+            owner=self._owner,
             argv=argv,
             env={**self.plan.env, **checks.check_env(how.env)},
             cwd=checks.check_cwd(cwd) or "/workspace",
@@ -138,7 +142,7 @@ class Session:
         self.require_open()
         self.workspace.check()
         server = current_server()
-        server.open_plan(self.plan, self._key, self._temporary())
+        server.open(self._owner, self._key, self.plan, Opening(self._temporary(), self.spec.prewarm))
         return server
 
     def _facts(self, command: Command) -> Facts:

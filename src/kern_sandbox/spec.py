@@ -15,6 +15,8 @@ from .errors import SpecError
 __all__ = ["BoxSpec"]
 
 _MAX_MEMORY_MB = 16 << 20
+_MAX_PREWARM = 128
+_MAX_PRELOAD = 64
 _TMPFS_PLACES = re.compile(r"/(tmp|mnt|scratch|var/tmp|data)(/[A-Za-z0-9._-]+)*\Z")
 
 
@@ -57,6 +59,16 @@ def _root(value: object) -> str:
     if value not in ("read-only", "scratch"):
         raise bad("root", value, '"read-only", or "scratch": writable, in memory, gone with the box')
     return str(value)
+
+
+def _preload(value: object) -> tuple[str, ...]:
+    accepted = f'a list of at most {_MAX_PRELOAD} module names, e.g. ["numpy", "pandas"]'
+    if not isinstance(value, (list, tuple)) or len(value) > _MAX_PRELOAD:
+        raise bad("preload", value, accepted)
+    for name in value:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise bad("preload", value, accepted)
+    return tuple(value)
 
 
 def _apparmor(value: object) -> str | None:
@@ -109,6 +121,8 @@ class BoxSpec:
     cap_drop: tuple[str, ...] = ("ALL",)
     user: int = 0
     root: str = "read-only"
+    prewarm: int = 0
+    preload: tuple[str, ...] = ()
 
     @property
     def processors(self) -> int:
@@ -154,4 +168,6 @@ class BoxSpec:
             cap_drop=_cap_drop(given["cap_drop"]),
             user=whole("user", 0 if given["user"] is None else given["user"], 0, (1 << 32) - 2),
             root=_root(given["root"]),
+            prewarm=whole("prewarm", given["prewarm"], 0, _MAX_PREWARM),
+            preload=_preload(given["preload"]),
         )

@@ -237,7 +237,7 @@ def test_closing_a_sandbox_ends_its_calls_and_says_so_to_each(make, sleeper, bac
     for call in calls:
         with pytest.raises(kern.SessionClosed):
             call.result(60)
-    assert not any(process.alive for chain in chains for process in chain[:3])
+    assert not any(process.alive for chain in chains for process in (chain.program, chain.init))
     assert kept.program.alive
     kept.program.kill()
     assert other.result(60).fault.type == "killed"

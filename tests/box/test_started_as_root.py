@@ -42,10 +42,16 @@ def sleeper_uid(sandbox: kern_sandbox.Sandbox, mark: str) -> int:
                     return host_uid(name)
 
 
-def test_a_program_never_has_host_uid_zero_and_two_sandboxes_never_share_one() -> None:
-    with kern_sandbox.Sandbox() as one, kern_sandbox.Sandbox() as other:
+@pytest.mark.parametrize(
+    ("options", "distinct"), [((None, None), 1), ((None, "untrusted"), 2), (("untrusted", "untrusted"), 2)]
+)
+def test_no_program_has_host_uid_zero_and_an_untrusted_one_shares_it_with_nobody(
+    options: tuple[str | None, str | None], distinct: int
+) -> None:
+    first, second = (kern_sandbox.Sandbox(security_profile=profile) for profile in options)
+    with first as one, second as other:
         uids = {sleeper_uid(one, "00001"), sleeper_uid(other, "00002")}
-    assert len(uids) == 2
+    assert len(uids) == distinct
     assert min(uids) >= 0x70000000
 
 
@@ -79,7 +85,7 @@ def test_an_owned_file_of_a_mount_can_be_read_and_a_stranger_s_cannot(tmp_path: 
 WITHOUT_IDMAP = """
 import os, subprocess, sys
 from kern_sandbox._linux import mounts, processes
-from kern_sandbox._forkserver.stems import _can_translate
+from kern_sandbox._forkserver.workspaces import _can_translate
 import kern_sandbox
 workspace = sys.argv[1]
 mounts.make_private("/")

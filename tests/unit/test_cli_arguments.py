@@ -22,7 +22,7 @@ FLAGS = {
     "timeout_s": "--timeout-s", "network": "--network", "tmpfs": "--tmpfs", "env": "--env",
     "max_output_bytes": "--max-output-bytes", "require_limits": "--require-limits", "track_files": "--no-track-files",
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
-    "user": "--user", "root": "--root",
+    "user": "--user", "root": "--root", "prewarm": "--prewarm", "preload": "--preload",
 }  # fmt: skip
 Printed = pytest.CaptureFixture[str]
 
@@ -85,6 +85,7 @@ def test_flags_become_options() -> None:
     words = "run -c 1 --memory-mb none --cpus 1.5 --pids 9 --timeout-s 2.5 --network --tmpfs /tmp=8m --tmpfs /data=1m"
     words += " --mount /srv/a:/a --mount /srv/b:/b:rw --security-profile untrusted --apparmor p --keep-caps --user 7"
     words += " --env A=1 --env B=x=y --env C= --max-output-bytes 10 --require-limits --no-track-files --root scratch"
+    words += " --prewarm 3 --preload json --preload email.mime"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
         "cpus": 1.5,
@@ -102,6 +103,8 @@ def test_flags_become_options() -> None:
         "cap_drop": (),
         "user": 7,
         "root": "scratch",
+        "prewarm": 3,
+        "preload": ("json", "email.mime"),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def test_a_plan_survives_the_wire() -> None:
     before = planned(mounts=(Bind("/a", "/data", identity=(1, 2)),), memory_mb=64, tmpfs={"/tmp": "8m"}, user=7)
     after = from_wire(json.loads(json.dumps(before.to_wire())))
     assert after.key == before.key
-    assert after.lines() == before.lines()
+    assert replace(after, workspace=before.workspace).lines() == before.lines()
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_a_plan_survives_the_wire() -> None:
     [
         {"memory_mb": 64}, {"pids": 9}, {"cpus": 1}, {"network": True}, {"tmpfs": {}}, {"env": {"A": "b"}},
         {"require_limits": True}, {"security_profile": "untrusted"}, {"cap_drop": ()}, {"apparmor": "x"}, {"user": 5},
-        {"mounts": (Bind("/a", "/data"),)},
+        {"mounts": (Bind("/a", "/data"),)}, {"preload": ["json"]},
     ],
 )  # fmt: skip
 def test_no_two_kinds_of_box_share_a_key(options: dict[str, Any]) -> None:
@@ -46,8 +47,10 @@ def test_the_same_options_give_the_same_key() -> None:
 
 
 def test_only_the_workspace_is_writable_of_what_the_host_shows() -> None:
-    shown = [step for step in planned().base if isinstance(step, Bind) and step.writable]
-    assert [(step.source, step.target) for step in shown] == [("/srv/w", "/workspace")]
+    assert not [step for step in planned().base if isinstance(step, Bind) and step.writable]
+    shown = planned().workspace
+    assert shown is not None
+    assert (shown.source, shown.target, shown.writable) == ("/srv/w", "/workspace", True)
 
 
 def test_scratch_never_exceeds_memory() -> None:
@@ -83,3 +86,8 @@ def test_a_person_has_a_name_in_the_box() -> None:
     passwd = next(step.content for step in planned(user=77).base if isinstance(step, Text) and "passwd" in step.path)
     assert "sandbox:x:77:77::/home/sandbox:/bin/sh\n" in passwd
     assert planned(user=77).env["USER"] == "sandbox"
+
+
+def test_plans_that_differ_in_their_workspace_only_are_one_plan() -> None:
+    elsewhere = planned()
+    assert replace(elsewhere, workspace=Bind("/srv/other", "/workspace", writable=True)).key == elsewhere.key

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from .._linux import mounts, netns
 from .._linux.abi import MountAttr
 from .._linux.processes import write_text
-from .plan import CELL, MIB, Bind, Blob, Device, Folder, Plan, Step, Text
+from .plan import CELL, HOME, MIB, WORKSPACE, Bind, Blob, Device, Folder, Plan, Step, Text
 
-__all__ = ["build_base", "build_fresh", "open_trees"]
+__all__ = ["build_base", "build_fresh", "open_trees", "show_workspace"]
 
 # A mount point that every Linux has; what it hid is never looked at again.
 _STAGE = "/proc"
@@ -28,6 +28,7 @@ _QUIET = MountAttr.NOSUID | MountAttr.NODEV
 _SHOWN = _QUIET | MountAttr.RDONLY
 _FROZEN = _SHOWN | MountAttr.NOEXEC
 _ROOT_SIZE = 8 * MIB
+_PRELOAD_HOME = 64 * MIB
 # What a user namespace counts for the host user above it as well (Linux' admin-guide/sysctl/user.rst).
 _SHARED_COUNTERS = (("max_inotify_instances", "32"), ("max_inotify_watches", "16384"))
 
@@ -43,21 +44,29 @@ def open_trees(base: Sequence[Step], translations: Mapping[tuple[int, int], int]
         OSError: a source is missing, or is not the file that was vetted (ESTALE).
     """
     trees: list[int] = []
-    for step in base:
-        if isinstance(step, Bind):
-            trees.append(mounts.clone_tree(step.source))
-            about = os.fstat(trees[-1])
-            if step.identity is not None and (about.st_dev, about.st_ino) != tuple(step.identity):
-                raise OSError(errno.ESTALE, "the mount's source was replaced since it was vetted", step.source)
-            attributes = _QUIET if step.writable else _SHOWN
-            userns = translations.get((about.st_uid, about.st_gid)) if step.owned else None
-            if userns is not None:
-                mounts.translate_ids(trees[-1], userns)
-            mounts.set_attributes(trees[-1], attributes)
-        elif isinstance(step, Device):
-            trees.append(mounts.clone_tree(f"/dev/{step.name}"))
-            mounts.set_attributes(trees[-1], MountAttr.NOSUID | MountAttr.NOEXEC)
+    try:
+        for step in base:
+            if isinstance(step, Bind):
+                trees.append(mounts.clone_tree(step.source))
+                _vet_and_shape(trees[-1], step, translations)
+            elif isinstance(step, Device):
+                trees.append(mounts.clone_tree(f"/dev/{step.name}"))
+                mounts.set_attributes(trees[-1], MountAttr.NOSUID | MountAttr.NOEXEC)
+    except BaseException:  # whatever it was, none of them may stay open
+        for tree in trees:
+            os.close(tree)
+        raise
     return trees
+
+
+def _vet_and_shape(tree: int, step: Bind, translations: Mapping[tuple[int, int], int]) -> None:
+    about = os.fstat(tree)
+    if step.identity is not None and (about.st_dev, about.st_ino) != tuple(step.identity):
+        raise OSError(errno.ESTALE, "the mount's source was replaced since it was vetted", step.source)
+    userns = translations.get((about.st_uid, about.st_gid)) if step.owned else None
+    if userns is not None:
+        mounts.translate_ids(tree, userns)
+    mounts.set_attributes(tree, _QUIET if step.writable else _SHOWN)
 
 
 def build_base(plan: Plan, trees: Sequence[int], library: Mapping[str, bytes]) -> None:
@@ -81,6 +90,8 @@ def build_base(plan: Plan, trees: Sequence[int], library: Mapping[str, bytes]) -
     mounts.mount_proc(f"{_STAGE}/proc")
     mounts.pivot_into(_STAGE)
     mounts.remount_read_only("/", _QUIET)
+    if plan.preload:  # what imports write; every box covers it with a home of its own
+        mounts.mount_tmpfs(HOME, size=_PRELOAD_HOME, mode=0o700)
 
 
 def _make(step: Step, waiting: Iterator[int], stage: str) -> None:
@@ -157,6 +168,24 @@ def build_fresh(plan: Plan) -> None:
     socket.sethostname(plan.hostname)
     if not plan.network:
         netns.raise_loopback()
+
+
+def show_workspace(tree: int, below: Sequence[str]) -> None:
+    """Put a call's workspace in its place, and what the base shows below that back on top.
+
+    Args:
+        tree: the workspace, detached.
+        below: mount points of the base inside the workspace.
+
+    Raises:
+        OSError: ELOOP where code has put a link in the place of one of ``below``.
+    """
+    covered = [mounts.clone_tree(place) for place in below]
+    mounts.attach_tree(tree, WORKSPACE)
+    for place, kept in zip(below, covered):
+        if os.path.realpath(place) != place:
+            raise OSError(errno.ELOOP, "a symbolic link stands where a mount belongs", place)
+        _attach(kept, place)
 
 
 def _mask(path: str) -> None:

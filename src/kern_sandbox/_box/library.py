@@ -21,8 +21,9 @@ _ROOT_MODULES = ("errors", "results")
 _ELSEWHERE = frozenset(
     (
         "abilities", "attempts", "boxes", "client", "diagnosis", "filter", "filter_rules", "groups", "guestfiles",
-        "ids", "launch", "library", "loop", "mountrules", "ownership", "probe", "probe_limits", "pump", "remedies",
-        "replies", "rootfs", "server", "stem", "stems", "template_main", "values", "verdict",
+        "ids", "launch", "library", "loop", "mounter", "mountrules", "nursery", "owners", "ownership", "probe",
+        "probe_limits", "pump", "remedies", "replies", "rootfs", "server", "spares", "stem", "stems", "template_main",
+        "values", "verdict", "workspaces",
     )
 )  # fmt: skip
 

@@ -17,6 +17,7 @@ __all__ = ["Bind", "Blob", "Device", "Folder", "Link", "Plan", "Step", "Text", "
 
 HOME = "/home/sandbox"
 CELL = "/run/cell"
+WORKSPACE = "/workspace"
 GUEST = "/.box/guest"
 MIB = 1 << 20
 MASKED = (
@@ -108,17 +109,21 @@ class Plan:
     """Everything that shapes a box except the one program that it runs.
 
     Attributes:
-        base: steps made once for all calls of a Sandbox, on a read-only root.
+        base: steps made once for all boxes of this plan, on a read-only root.
+        workspace: shown at ``/workspace``. It comes with the call, so plans that differ in nothing else are one plan.
         fresh: file systems made anew for each call.
         masked: paths hidden, where they exist.
         read_only: paths made read-only, where they exist.
         writable: directories below which Landlock allows writes.
+        preload: modules that a template imports before it serves.
+        lingers: its stem may outlive the last Sandbox for a while, for one with an equal plan.
         scratch_root: bytes of a writable root made anew for each call, or ``None`` for the read-only one.
         env: variables that every program gets.
     """
 
     base: tuple[Step, ...]
     fresh: tuple[Tmpfs, ...]
+    workspace: Bind | None = None
     masked: tuple[str, ...] = MASKED
     read_only: tuple[str, ...] = READ_ONLY
     writable: tuple[str, ...] = ()
@@ -136,14 +141,22 @@ class Plan:
     user: int = 0
     scratch_root: int | None = None
     require_limits: bool = False
+    preload: tuple[str, ...] = ()
+    lingers: bool = True
 
     def to_wire(self) -> dict[str, Any]:
-        """The plan as JSON data."""
+        """The plan as JSON data, without the workspace."""
         plain = asdict(self)
+        del plain["workspace"]
         plain["base"] = [[type(step).__name__, *step] for step in self.base]
         plain["fresh"] = [list(step) for step in self.fresh]
         plain["env"] = dict(self.env)
         return plain
+
+    @property
+    def below(self) -> list[str]:
+        """What the base shows below the workspace, and what therefore has to be shown again on top of one."""
+        return [step.target for step in self.base if isinstance(step, Bind) and step.target.startswith(f"{WORKSPACE}/")]
 
     @property
     def key(self) -> str:
@@ -158,6 +171,7 @@ class Plan:
         return [
             "namespaces: user, mount, pid, ipc, uts, cgroup" + ("" if self.network else ", network"),
             *(f"{type(step).__name__.lower()}: {_words(step)}" for step in self.base),
+            *(f"workspace: {_words(step)}" for step in (self.workspace,) if step is not None),
             f"root: {'read-only' if self.scratch_root is None else 'scratch'}, nosuid, nodev; pivot_root",
             *(f"fresh: {step.target}, {_size(step.size)}, mode {step.mode:o}" for step in self.fresh),
             f"masked: {' '.join(self.masked)}",
@@ -174,7 +188,7 @@ def from_wire(plain: dict[str, Any]) -> Plan:
     values = dict(plain)
     values["base"] = tuple(_KINDS[kind](*fields) for kind, *fields in plain["base"])
     values["fresh"] = tuple(Tmpfs(*fields) for fields in plain["fresh"])
-    for name in ("masked", "read_only", "writable"):
+    for name in ("masked", "read_only", "writable", "preload"):
         values[name] = tuple(plain[name])
     return Plan(**values)
 
@@ -221,12 +235,13 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
         *_meminfo(memory),
         *_processors(spec.processors),
         *(Folder(step.target) for step in fresh),
+        Folder(WORKSPACE),
         *mounts,
-        workspace,
     )
     return Plan(
         base=base,
         fresh=fresh,
+        workspace=workspace,
         writable=("/",) if spec.root == "scratch" else _writable(fresh, mounts),
         env=_environment(spec, userland),
         python=userland.python,
@@ -241,6 +256,8 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
         user=spec.user,
         scratch_root=None if spec.root == "read-only" else (memory or 1 << 30) // 4,
         require_limits=spec.require_limits,
+        preload=spec.preload,
+        lingers=not mounts and spec.security_profile is None,
     )
 
 
@@ -248,7 +265,7 @@ def _writable(fresh: Sequence[Tmpfs], mounts: Sequence[Bind]) -> tuple[str, ...]
     """Where Landlock leaves writing to the file systems' own rules."""
     own = [step.target for step in fresh]
     shown = [bind.target for bind in mounts if bind.writable]
-    return tuple(dict.fromkeys([*own, *shown, "/workspace", "/dev", "/proc"]))
+    return tuple(dict.fromkeys([*own, *shown, WORKSPACE, "/dev", "/proc"]))
 
 
 def _accounts(user: int) -> tuple[Step, ...]:

@@ -78,6 +78,8 @@ def raise_failure(reason: Mapping[str, Any]) -> NoReturn:
     if stage == "closed":
         raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
     path = reason.get("path")
+    if stage == "preload":
+        raise StartError(stage, text, hint="preload= names modules that the box's Python can import")
     if code in (errno.EMFILE, errno.ENFILE):
         raise HostError(f"making a box: {text}", path=path, hint="The host's limit of open files: raise `ulimit -n`")
     if stage in ("namespaces", "nesting"):

@@ -67,6 +67,8 @@ class Abilities:
         if missing:
             what = " and ".join(missing)
             notes.append(f"{what} not limited for the box as a whole on this host; kern-sandbox doctor says why")
+        if plan.preload and not self.nested:
+            notes.append("preload has no effect on this host: it allows no nested user namespaces")
         if not self.listener:
             notes.append("a forbidden system call is stopped but not named, for this host has a filter of its own")
         return notes

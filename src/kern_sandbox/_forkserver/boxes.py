@@ -30,6 +30,7 @@ class Box:
         group: its cgroups.
         due: monotonic time of the next deadline.
         siblings: the spares of the source that it came from.
+        owner: the name of the Sandbox that it serves, ``""`` until that is known.
         call: the client's end, once there is a call; its end of file cancels the box.
         timeout_s: counted from the moment the program starts, or could have: init is ready and has its order.
         evidence: what is known so far, as the client will get it.
@@ -41,6 +42,7 @@ class Box:
     group: Group
     due: float
     siblings: deque[Box]
+    owner: str = ""
     call: socket.socket | None = None
     timeout_s: float = 0.0
     notes: list[str] = field(default_factory=list)

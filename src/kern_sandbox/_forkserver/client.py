@@ -15,14 +15,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._box.plan import Plan
 from .._linux.fds import memory_file
 from ..errors import HostError, InternalError
 from . import wire
 
-__all__ = ["ForkServer", "Temporary", "current_server", "discard_plan", "existing_server"]
+__all__ = ["ForkServer", "Opening", "Temporary", "current_server", "discard_owner", "existing_server"]
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _BOOT = (
@@ -32,11 +32,24 @@ _BOOT = (
 _EXIT_WAIT_S = 2.0
 _DEATH_WAIT_S = 0.5
 _LOG_TAIL = 4000
+_MOST_UNUSED_PLANS = 32
 _LIMITS = "If it is out of descriptors, raise `ulimit -n`"
 
 
 Temporary = tuple[str, int, int]
 """A directory to remove if this process dies: its path, and the device and inode that it must still have."""
+
+
+class Opening(NamedTuple):
+    """What the fork server is told of a Sandbox besides its plan.
+
+    Attributes:
+        temporary: directories to remove if this process dies.
+        prewarm: how many boxes to keep ready.
+    """
+
+    temporary: list[Temporary]
+    prewarm: int = 0
 
 
 class ForkServer:
@@ -51,7 +64,8 @@ class ForkServer:
         self._control, theirs = wire.pair()
         self._log: int | None = memory_file("kern-forkserver-log", b"")
         self._words = ""
-        self._known: set[str] = set()
+        self._known: dict[str, int] = {}
+        self._owners: dict[str, str] = {}
         self._lock = threading.Lock()
         keep = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
@@ -82,21 +96,37 @@ class ForkServer:
         """Its process number."""
         return self._process.pid
 
-    def open_plan(self, plan: Plan, key: str, temporary: Sequence[Temporary]) -> None:
-        """Make ``plan`` known under ``key``. ``temporary`` directories are removed if this process dies."""
+    def open(self, owner: str, key: str, plan: Plan, how: Opening) -> None:
+        """Make a Sandbox known under the name ``owner``: its boxes are of ``plan``, whose key is ``key``."""
         with self._lock:
-            if key in self._known:
+            if owner in self._owners:
                 return
-            self._send({"verb": "open", "key": key, "plan": plan.to_wire(), "temporary": list(temporary)}, ())
-            self._known.add(key)
+            assert plan.workspace is not None
+            body = {"verb": "open", "owner": owner, "key": key, "workspace": list(plan.workspace)}
+            known = None if key in self._known else plan.to_wire()
+            self._send({**body, "plan": known, "temporary": how.temporary, "prewarm": how.prewarm}, ())
+            self._owners[owner] = key
+            self._known[key] = self._known.get(key, 0) + 1
 
-    def close_plan(self, key: str, temporary: Sequence[Temporary]) -> None:
-        """No more calls with ``key``."""
+    def close_owner(self, owner: str) -> None:
+        """No more calls by ``owner``; what it has running ends."""
         with self._lock:
-            if key not in self._known or not self.alive:
+            if owner not in self._owners or not self.alive:
                 return
-            self._known.discard(key)
-            self._send({"verb": "close", "key": key, "temporary": list(temporary)}, ())
+            self._known[self._owners.pop(owner)] -= 1
+            self._send({"verb": "close", "owner": owner}, ())
+            self._forget_unused(_MOST_UNUSED_PLANS)
+
+    def forget_unused(self) -> None:
+        """Let go of everything that only waits for another Sandbox like those that are closed."""
+        with self._lock:
+            self._forget_unused(0)
+
+    def _forget_unused(self, keep: int) -> None:
+        unused = [key for key, users in self._known.items() if not users]
+        for key in unused[: len(unused) - keep] if len(unused) > keep else ():
+            del self._known[key]
+            self._send({"verb": "forget", "key": key}, ())
 
     def start(self, body: dict[str, Any], descriptors: Sequence[int]) -> socket.socket:
         """Ask for a box; returns the socket on which its verdict comes, and whose closing cancels it."""
@@ -179,7 +209,7 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.server: ForkServer | None = None
-        self.discarded: collections.deque[tuple[str, list[Temporary]]] = collections.deque()
+        self.discarded: collections.deque[str] = collections.deque()
 
     def after_fork(self) -> None:
         """In a forked child: a lock held by another thread of the parent must not stay held."""
@@ -215,13 +245,13 @@ def current_server() -> ForkServer:
             _registry.server = ForkServer()
         server = _registry.server
     while _registry.discarded:
-        server.close_plan(*_registry.discarded.popleft())
+        server.close_owner(_registry.discarded.popleft())
     return server
 
 
-def discard_plan(key: str, temporary: list[Temporary]) -> None:
-    """Have ``key`` closed with the next call of anybody; takes no lock, for a garbage collector calls it."""
-    _registry.discarded.append((key, temporary))
+def discard_owner(owner: str) -> None:
+    """Have ``owner`` closed with the next call of anybody; takes no lock, for a garbage collector calls it."""
+    _registry.discarded.append(owner)
 
 
 def existing_server() -> ForkServer | None:

@@ -1,7 +1,8 @@
 """A box from its first instruction to its last: PID 1 builds the inside, runs one order, reaps, reports.
 
-``run_box`` is entered in a fresh child that is alone in its namespaces and never returns. It confines itself before it
-knows what it will run, so the program is confined from its first instruction, and init holds no more than the program.
+``run_box`` is entered in a fresh child that is alone in its namespaces and never returns. It is told which workspace it
+shows, then confines itself, and only then learns what it will run: the program is confined from its first instruction,
+and init holds no more than the program.
 Its report socket is close-on-exec: the program never holds it.
 """
 
@@ -16,7 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple, NoReturn
 
-from .._box.build import build_fresh
+from .._box.build import build_fresh, show_workspace
 from .._box.confine import Confinement, confine, prepare
 from .._box.plan import CELL, Plan
 from .._linux import caps, fds, processes
@@ -114,6 +115,8 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, forks:
         appetite = _Appetite()
         stage.name = "cgroup"
         _enter_groups(birth.groups)
+        stage.name = "mounts"
+        _await_workspace(stage.report, plan)
         caps.set_dumpable(False)
         stage.name = "confinement"
         listener = confine(plan, part)
@@ -134,6 +137,14 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, forks:
         _supervise(pid, stage.report, wakeup[0])
     stage.report.detach()
     return _become_snippet(order)
+
+
+def _await_workspace(report: socket.socket, plan: Plan) -> None:
+    """A box is built before it is known whose it will be; all that it learns here is which workspace it shows."""
+    frame = wire.receive(report)
+    if frame is None:
+        os._exit(0)
+    show_workspace(frame.fds[0], plan.below)
 
 
 def _enter_groups(doors: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ class Command:
     """One program in one box.
 
     Attributes:
-        key: names the plan of the box, already open at the fork server.
+        owner: names the Sandbox, already open at the fork server.
         cell: files for the box's own snippet directory, name to content.
         stdin: ``None`` for an empty standard input.
         snippet: a booted interpreter may run it, if one stands ready.
@@ -35,7 +35,7 @@ class Command:
         results_limit: bytes kept of rich values.
     """
 
-    key: str
+    owner: str
     argv: list[str]
     env: Mapping[str, str]
     cwd: str
@@ -157,7 +157,7 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False) -
         for name, content in command.cell.items():
             ends.give("cell", memory_file(f"kern-{name}", content))
         body = {
-            "key": command.key,
+            "owner": command.owner,
             "argv": command.argv,
             "env": dict(command.env),
             "cwd": command.cwd,

@@ -7,37 +7,30 @@ workspace goes with it. It holds nothing of value: its environment is empty and 
 from __future__ import annotations
 
 import gc
-import math
 import os
 import resource
 import signal
 import socket
 import sys
 import time
-from typing import Any
 
-from .._box.plan import Plan, from_wire
+from .._box.plan import from_wire
 from .._linux import cgroup, fds, processes
 from ..errors import HostError
 from . import wire
-from .abilities import Abilities, limits_of
+from .abilities import Abilities
 from .boxes import Box
 from .groups import Groups
 from .loop import Loop
+from .nursery import START_LIMIT_S, Hooks, Nursery
+from .owners import Owner
 from .replies import SourceFailed, lost, refuse, remove_tree
-from .stems import Source, Stem, StemMaker
 
 __all__ = ["main"]
 
-_START_LIMIT_S = 60.0
-_BASE_LIMIT_S = 10.0
 _IDLE_RETRY_S = 0.01
-_SETTLE_S = 0.05
-"""How long a Sandbox lives after its first Python call before a booted interpreter is kept for it, seconds."""
 _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
-_IDLE_LIMIT_S = 60.0
-"""How long a box may wait for a call before it is dropped, seconds."""
 
 
 class Server:
@@ -48,12 +41,9 @@ class Server:
         self.loop = Loop()
         self.able = Abilities()
         self.groups = Groups(self.able.host)
-        self.maker = StemMaker()
-        self.plans: dict[str, Plan] = {}
-        self.stems: dict[str, Stem] = {}
-        self.boxes: dict[int, Box] = {}
-        self.temporary: set[tuple[str, int, int]] = set()
-        self.count = 0
+        hooks = Hooks(self._on_conceived, self._on_born, self._on_end, self._finish)
+        self.nursery = Nursery(self.loop, self.able, self.groups, hooks)
+        self.boxes = self.nursery.boxes
         self.sweeps = [time.monotonic() + delay for delay in _SWEEPS_S]
 
     def run(self) -> None:
@@ -66,8 +56,9 @@ class Server:
             self.loop.turn(self._wait())
             self._enforce_deadlines()
         self.close()
-        for path, device, inode in self.temporary:
-            remove_tree(path, (device, inode))
+        for owner in self.nursery.owners.values():
+            for path, device, inode in owner.temporary:
+                remove_tree(path, (device, inode))
 
     def _wait(self) -> float | None:
         """How long to sleep: not at all while there is tidying to do, else until the next deadline.
@@ -75,10 +66,9 @@ class Server:
         A call that is about to end comes before tidying, which takes as long as a short program runs.
         """
         calls = any(box.call is not None for box in self.boxes.values())
-        if self._refill() or self.groups.tidy(urgent_only=calls):
+        if self.nursery.refill() or self.groups.tidy(urgent_only=calls):
             return 0
-        dues = [*(box.due for box in self.boxes.values()), *self.sweeps]
-        dues += [stem.template_due for stem in self.stems.values() if stem.template_due < math.inf]
+        dues = [*(box.due for box in self.boxes.values()), *self.sweeps, *self.nursery.dues()]
         due = min(dues, default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
         return min(_IDLE_RETRY_S, wait or _IDLE_RETRY_S) if self.groups.busy else wait
@@ -86,10 +76,13 @@ class Server:
     def _enforce_deadlines(self) -> None:
         now = time.monotonic()
         for box in list(self.boxes.values()):
-            if box.due <= now:
-                box.due = now + _START_LIMIT_S
-                self._no_longer_spare(box)
+            if box.due <= now and box.call is not None and box.pidfd is None:
+                self.nursery.hung(box)
+            elif box.due <= now:
+                box.due = now + START_LIMIT_S
+                self.nursery.spares.drop(box)
                 box.end("timeout")
+        self.nursery.retire(now)
         if self.sweeps and self.sweeps[0] <= now:
             self.sweeps.pop(0)
             cgroup.sweep()
@@ -101,8 +94,7 @@ class Server:
         """Take every box and cgroup down; closing twice does nothing."""
         for box in self.boxes.values():
             box.evidence.update(lost("the fork server has died: it was asked to end"))
-        for stem in list(self.stems.values()):
-            self._end_stem(stem)
+        self.nursery.close()
         for box in self.boxes.values():
             box.close()
         self.boxes.clear()
@@ -117,35 +109,30 @@ class Server:
         elif frame.body["verb"] == "run":
             self._on_run(frame)
         elif frame.body["verb"] == "open":
-            self.plans[frame.body["key"]] = from_wire(frame.body["plan"])
-            self.temporary.update((path, device, inode) for path, device, inode in frame.body["temporary"])
+            if frame.body["plan"] is not None:
+                self.nursery.plans[frame.body["key"]] = from_wire(frame.body["plan"])
+            self.nursery.open(Owner.of(frame.body))
         elif frame.body["verb"] == "close":
-            self._on_close(frame.body)
-
-    def _on_close(self, body: dict[str, Any]) -> None:
-        plan = self.plans.pop(body["key"], None)
-        for box in self.boxes.values():
-            if box.stem_key == body["key"] and box.ending == "exit":
-                box.ending = "cancelled"
-        if body["key"] in self.stems:
-            self._end_stem(self.stems[body["key"]])
-        self.temporary.difference_update(tuple(each) for each in body["temporary"])
-        if plan is not None and not any(limits_of(other) == limits_of(plan) for other in self.plans.values()):
-            self.groups.forget(limits_of(plan))
+            self.nursery.close_owner(frame.body["owner"])
+        elif frame.body["verb"] == "forget":
+            self.nursery.forget(frame.body["key"])
 
     def _on_run(self, frame: wire.Frame) -> None:
         """Serve one call. Descriptors: the call socket, then one for each role."""
         call = socket.socket(fileno=frame.fds[0])
         try:
-            plan = self.plans.get(frame.body["key"])
-            if plan is None:
+            owner = self.nursery.owners.get(frame.body["owner"])
+            if owner is None:
                 wire.reply(call, {"refused": {"failed": "closed"}})
                 call.close()
                 return
-            box = self._give(self._source(self._stem(frame.body["key"], plan), frame.body), frame)
+            owner.calls += 1
+            stem = self.nursery.stem(owner)
+            source = self.nursery.source(stem, frame.body["snippet"])
+            box = self.nursery.give(source, owner, frame)
             box.call = call
-            box.notes = self.able.notes(plan)
-            box.due = time.monotonic() + (box.timeout_s if "ready" in box.evidence else _START_LIMIT_S)
+            box.notes = [*self.able.notes(stem.plan), *source.notes]
+            box.due = time.monotonic() + (box.timeout_s if "ready" in box.evidence else START_LIMIT_S)
             self.loop.watch(call, lambda: self._on_call(box), lambda words: self._break(box, words))
         except SourceFailed as error:
             wire.reply(call, {"refused": error.reason})
@@ -156,160 +143,13 @@ class Server:
             for fd in frame.fds[1:]:
                 os.close(fd)
 
-    def _give(self, source: Source, frame: wire.Frame) -> Box:
-        """Give the order to a spare that is alive, else to a new box."""
-        while source.spares:
-            box = source.spares.popleft()
-            try:
-                box.order(frame.body, frame.fds[1:])
-            except (BrokenPipeError, ConnectionResetError):
-                self._finish(box)  # it was killed while it waited
-                continue
-            return box
-        box = self._conceive_or_fail(source)
-        box.order(frame.body, frame.fds[1:])
-        return box
+    # What boxes do
 
-    def _source(self, stem: Stem, body: dict[str, Any]) -> Source:
-        """A booted interpreter if the call can be served by one and it stands ready; else the stem."""
-        if not body["snippet"] or stem.hopeless or not stem.nested:
-            return stem
-        if stem.template is None:
-            stem.template_due = min(stem.template_due, time.monotonic() + _SETTLE_S)
-        elif stem.template.ready:
-            return stem.template
-        return stem
+    def _on_conceived(self, box: Box) -> None:
+        self.loop.watch(box.report, lambda: self._on_report(box), lambda words: self._break(box, words))
 
-    def _conceive(self, stem: Source) -> Box:
-        """Ask ``stem`` for a box that serves no call yet."""
-        group = self.groups.take(limits_of(stem.plan))
-        ours, theirs = wire.pair()
-        descriptors: list[int] = []
-        try:
-            descriptors = group.join_fds()
-            self.count += 1
-            stem.ask({"box": self.count}, [theirs.fileno(), *descriptors])
-        except BaseException:  # whatever happened, neither the socket nor the group must outlive it
-            ours.close()
-            self.groups.put_away(group)
-            raise
-        finally:
-            theirs.close()
-            for fd in descriptors:
-                os.close(fd)
-        box = Box(self.count, stem.key, ours, group, time.monotonic() + _IDLE_LIMIT_S, stem.spares)
-        self.boxes[box.number] = box
-        self.loop.watch(ours, lambda: self._on_report(box), lambda words: self._break(box, words))
-        return box
-
-    def _conceive_or_fail(self, source: Source) -> Box:
-        try:
-            return self._conceive(source)
-        except (BrokenPipeError, ConnectionResetError):
-            self._on_source(source)
-            raise SourceFailed(source.failure or lost("the process that boxes are forked from was killed")) from None
-
-    def _refill(self) -> bool:
-        """Have one box ready before the next call of a Sandbox that is in use; ``False`` when all have."""
-        for stem in self.stems.values():
-            try:
-                if self._refill_one(stem):
-                    return True
-            except (OSError, HostError):
-                return False  # the call that needs a box will meet the same and report it
-        return False
-
-    def _refill_one(self, stem: Stem) -> bool:
-        for source in (stem.template, stem):
-            if source is not None and source.refill and source.ready and not source.spares:
-                source.refill = False
-                source.spares.append(self._conceive(source))
-                return True
-        if stem.template is not None or not stem.ready or stem.template_due > time.monotonic():
-            return False
-        stem.template_due = math.inf
-        template = stem.ask_template()
-        self._watch_source(template)
-        return True
-
-    def _watch_source(self, source: Source) -> None:
-        self.loop.watch(
-            source.control, lambda: self._on_source(source), lambda words: self._lose_source(source, lost(words))
-        )
-
-    # Stems
-
-    def _stem(self, key: str, plan: Plan) -> Stem:
-        if key in self.stems:
-            return self.stems[key]
-        if plan.require_limits:
-            self.able.require_limits()
-        first = not self.stems
-        stem = self.maker.make(key, plan, self.able.part(plan), nested=self.able.nested)
-        if first and self.able.nested and stem.cannot_nest(_BASE_LIMIT_S):
-            self.able.nested = False
-            self.maker.end(stem)
-            stem = self.maker.make(key, plan, self.able.part(plan), nested=False)
-        self.stems[key] = stem
-        self._watch_source(stem)
-        if stem.has_word:
-            self._on_source(stem)
-        if stem.failure is not None:
-            raise SourceFailed(stem.failure)
-        return stem
-
-    def _on_source(self, source: Source) -> None:
-        frame = source.next_frame()
-        if frame is None:
-            self._lose_source(source, lost("the process that boxes are forked from was killed"))
-        elif "failed" in frame.body:
-            self._lose_source(source, frame.body)
-        elif "ready" in frame.body:
-            source.ready = source.refill = True
-        elif "box" in frame.body:
-            self._on_born(source, frame)
-
-    def _on_born(self, stem: Source, frame: wire.Frame) -> None:
-        stem.waiting.discard(frame.body["box"])
-        box = self.boxes.get(frame.body["box"])
-        if box is None:
-            for pidfd in frame.fds:
-                fds.send_signal(pidfd, signal.SIGKILL)
-                os.close(pidfd)
-        elif not frame.fds:
-            box.evidence.update(failed="namespaces", errno=frame.body["errno"], text=frame.body["text"])
-            self._finish(box)
-        else:
-            box.born(frame.fds[0])
-            self.loop.watch(box.pidfd, lambda: self._on_end(box), lambda words: self._break(box, words))
-
-    def _lose_source(self, source: Source, reason: dict[str, Any]) -> None:
-        """A source is gone or could not be built: boxes that it has not made yet fail for that reason."""
-        source.failure = reason
-        unborn = [self.boxes[number] for number in source.waiting if number in self.boxes]
-        for box in unborn:
-            box.evidence.update(reason)
-        if isinstance(source, Stem):
-            self._end_stem(source)
-            return
-        self.loop.drop(source.control)
-        source.control.close()
-        stem = self.stems[source.key]
-        stem.template, stem.hopeless = None, not source.ready
-        for box in unborn:
-            self._finish(box)
-
-    def _end_stem(self, stem: Stem) -> None:
-        """Kill a stem, and so every box below it; each box is finished with what is known of it."""
-        self.stems.pop(stem.key, None)
-        self.loop.drop(stem.control)
-        if stem.template is not None:
-            self.loop.drop(stem.template.control)
-        self.maker.end(stem)
-        for box in [box for box in self.boxes.values() if box.stem_key == stem.key]:
-            self._on_end(box)
-
-    # Boxes
+    def _on_born(self, box: Box) -> None:
+        self.loop.watch(box.pidfd, lambda: self._on_end(box), lambda words: self._break(box, words))
 
     def _on_call(self, box: Box) -> None:
         if box.call is not None and not box.read_call():
@@ -326,16 +166,9 @@ class Server:
         if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
             box.due = time.monotonic() + box.timeout_s
         if box.call is not None and ("started" in box.evidence or box.over):
-            self._wish_refill(box)
+            self.nursery.spares.wish(box)
         if box.over:
             self._finish(box)
-
-    def _wish_refill(self, box: Box) -> None:
-        """The source that ``box`` came from is in use."""
-        stem = self.stems.get(box.stem_key)
-        for source in () if stem is None else (stem, stem.template):
-            if source is not None and source.spares is box.siblings:
-                source.refill = True
 
     def _on_listener(self, box: Box) -> None:
         if not box.read_listener():
@@ -354,14 +187,9 @@ class Server:
             box.evidence.update(lost(words))
             self._finish(box)
 
-    def _no_longer_spare(self, box: Box) -> None:
-        if box in box.siblings:
-            box.siblings.remove(box)
-
     def _finish(self, box: Box) -> None:
-        if self.boxes.pop(box.number, None) is None:
+        if not self.nursery.gone(box):
             return
-        self._no_longer_spare(box)
         for file in (box.call, box.report, box.pidfd, box.listener):
             self.loop.drop(file)
         try:

@@ -10,20 +10,20 @@ import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from .._box.build import open_trees
 from .._box.confine import Confinement
 from .._box.library import library_files
-from .._box.plan import Bind, Plan
-from .._linux import caps, fds, mounts, processes
+from .._box.plan import Plan
+from .._linux import caps, fds, processes
 from .._linux.abi import Clone
 from . import wire
 from .boxes import Box
 from .ids import HostIds
 from .init import INNER_ID
-from .ownership import Loan, give_back, lend
+from .mounter import Mounter
 from .stem import Seed, run_stem
+from .workspaces import Lender
 
 __all__ = ["Source", "Stem", "StemMaker"]
 
@@ -40,7 +40,8 @@ class Source:
         waiting: numbers of boxes that were asked for and not yet born.
         ready: it has said so.
         spares: boxes that serve no call yet.
-        refill: a call has come since the last spare was made.
+        wishes: how many spares are wanted for whom, by owner's name; ``""`` for whoever comes.
+        notes: what a call that it serves has to be told.
         failure: why it could not be built, or is gone.
     """
 
@@ -50,7 +51,8 @@ class Source:
     waiting: set[int] = field(default_factory=set)
     ready: bool = False
     spares: collections.deque[Box] = field(default_factory=collections.deque)
-    refill: bool = False
+    wishes: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     failure: dict[str, Any] | None = None
     _first: wire.Frame | None = None
 
@@ -87,20 +89,24 @@ class Stem(Source):
         pidfd: names its process, whose number is ``pid``.
         host_id: taken for it by a privileged server.
         nested: its boxes have user namespaces of their own.
-        loan: its workspace, where that had to change hands.
+        lender: opens the workspaces that its boxes show.
+        due: monotonic time at which it goes if nobody has used it.
         template: an interpreter beside it, for boxes that run Python; ``None`` until one was asked for.
         template_due: monotonic time at which one is to be started.
         hopeless: a template was tried and cannot be had.
+        no_preload: why the modules of ``preload`` cannot be imported.
     """
 
     pidfd: int = -1
     pid: int = -1
     host_id: int | None = None
     nested: bool = True
-    loan: Loan | None = None
+    lender: Lender = field(default_factory=Lender)
+    due: float = math.inf
     template: Source | None = None
     template_due: float = math.inf
     hopeless: bool = False
+    no_preload: dict[str, Any] | None = None
 
     def ask_template(self) -> Source:
         """Have a template started beside it."""
@@ -123,6 +129,7 @@ class StemMaker:
         self.privileged = processes.can_map_any_id()
         self.can_mount = self.privileged and caps.has(caps.SYS_ADMIN)
         self._ids = HostIds() if self.privileged else None
+        self._mounter = None if self.can_mount else Mounter(privileged=self.privileged)
 
     def make(self, key: str, plan: Plan, part: Confinement, *, nested: bool) -> Stem:
         """Start a stem; it builds itself and then says ``ready`` or ``failed`` on its control socket.
@@ -146,32 +153,28 @@ class StemMaker:
         stem.control.close()
         if stem.template is not None:
             stem.template.control.close()
-        if stem.loan is not None:
-            give_back(stem.loan)
+        stem.lender.close()
         self._retire(stem.host_id)
+
+    def close(self) -> None:
+        """End what serves all stems."""
+        if self._mounter is not None:
+            self._mounter.close()
 
     def _retire(self, host_id: int | None) -> None:
         """Nothing runs with ``host_id`` any more."""
         if self._ids is not None and host_id is not None:
             self._ids.give_back(host_id)
 
-    def _open(self, plan: Plan, host_id: int | None) -> _Opened:
-        if host_id is None:
-            return _Opened(None, None)
-        if self.can_mount:
-            return _open_as_root(plan, host_id)
-        workspace = next(step for step in plan.base if isinstance(step, Bind) and step.target == "/workspace")
-        return _Opened(None, lend(workspace.source, host_id))
-
     def _start(self, key: str, plan: Plan, how: tuple[Confinement, bool], host_id: int | None) -> Stem:
         part, nested = how
         inside = INNER_ID if nested else plan.user
-        opened = self._open(plan, host_id)
-        trees = opened.trees
+        lender = Lender(host_id, self._mounter)
+        trees = lender.open(plan.base) if self.can_mount else None
         ours, theirs = wire.pair()
         mapped, go = os.pipe2(os.O_CLOEXEC)
         try:
-            child = processes.clone(_NAMESPACES)
+            child = processes.clone(_NAMESPACES if plan.network else _NAMESPACES | Clone.NEWNET)
             if child.pid == 0:
                 seed = Seed(plan, part, trees, self.privileged, nested, library_files() if nested else {})
                 processes.live(lambda: run_stem(seed, theirs, mapped))
@@ -185,6 +188,7 @@ class StemMaker:
                 raise
         except OSError:
             ours.close()
+            lender.close()
             raise
         finally:
             theirs.close()
@@ -198,61 +202,5 @@ class StemMaker:
             pid=child.pid,
             host_id=host_id,
             nested=nested,
-            loan=opened.loan,
+            lender=lender,
         )
-
-
-class _Opened(NamedTuple):
-    """The mounts of a plan (``None``: the stem opens them itself), and what had to change hands for them."""
-
-    trees: list[int] | None
-    loan: Loan | None
-
-
-def _open_as_root(plan: Plan, host_id: int) -> _Opened:
-    """Open a plan's mounts with root's rights; what is owned has its owner shown as the box's user."""
-    owned = [step for step in plan.base if isinstance(step, Bind) and step.owned]
-    translations: dict[tuple[int, int], int] = {}
-    loan: Loan | None = None
-    try:
-        for step in owned:
-            about = os.stat(step.source)
-            owner = (about.st_uid, about.st_gid)
-            if not _can_translate(step.source):
-                loan = lend(step.source, host_id) if step.target == "/workspace" else loan
-            elif owner not in translations:
-                translations[owner] = _user_namespace(owner, host_id)
-        return _Opened(open_trees(plan.base, translations), loan)
-    finally:
-        for fd in translations.values():
-            os.close(fd)
-
-
-def _can_translate(source: str) -> bool:
-    """Whether the file system of ``source`` can be mounted with translated ids, found by trying."""
-    userns = _user_namespace((0, 0), 0)
-    tree = mounts.clone_tree(source)
-    try:
-        mounts.translate_ids(tree, userns)
-    except OSError:
-        return False
-    finally:
-        os.close(tree)
-        os.close(userns)
-    return True
-
-
-def _user_namespace(inside: tuple[int, int], host_id: int) -> int:
-    """A descriptor of a user namespace that translates the ids ``inside`` to ``host_id``, for an idmapped mount."""
-    child = processes.clone(Clone.NEWUSER)
-    if child.pid == 0:
-        signal.pause()
-        os._exit(0)
-    try:
-        processes.write_text(f"/proc/{child.pid}/gid_map", f"{inside[1]} {host_id} 1")
-        processes.write_text(f"/proc/{child.pid}/uid_map", f"{inside[0]} {host_id} 1")
-        return os.open(f"/proc/{child.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        fds.send_signal(child.pidfd, signal.SIGKILL)
-        os.waitpid(child.pid, 0)
-        os.close(child.pidfd)

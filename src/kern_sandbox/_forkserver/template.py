@@ -21,13 +21,14 @@ from .._box.plan import GUEST, Plan, from_wire
 from .._linux import caps, fds, processes
 from . import wire
 from .cradle import Cradle
+from .preload import PreloadFailed, import_all, reseed
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from .init import Snippet
 
-__all__ = ["become_fresh", "serve", "start"]
+__all__ = ["become_fresh", "hide", "serve", "start"]
 
 
 _FREE = 20
@@ -55,10 +56,15 @@ def serve(control_fd: int, terms_fd: int) -> Snippet:
     os.set_inheritable(control_fd, False)
     caps.set_parent_death(signal.SIGKILL)
     compile("", "", "exec", 0x400)  # the tree of a program is set up once, which takes a millisecond
+    plan = from_wire(known["plan"])
     try:
-        cradle = Cradle(from_wire(known["plan"]), part, nested=True, forks=True)
-        wire.send(control, {"ready": True})
+        notes = import_all(plan.preload) if plan.preload else []
+        cradle = Cradle(plan, part, nested=True, forks=True)
+        wire.send(control, {"ready": True, "notes": notes})
         snippet = cradle.serve(control)
+    except PreloadFailed as error:
+        wire.reply(control, {"failed": "preload", "text": str(error)})
+        os._exit(1)
     except Exception as error:  # nobody reads this process's standard error: the fork server is told instead
         wire.reply(control, {"failed": "template", "text": f"{type(error).__name__}: {error}"})
         raise
@@ -67,25 +73,32 @@ def serve(control_fd: int, terms_fd: int) -> Snippet:
     return snippet
 
 
-def become_fresh(snippet: Snippet, baseline: Container[str]) -> list[object]:
+def hide(baseline: Container[str]) -> list[object]:
+    """Take our own modules out of sight: whoever imports one of the same name from now on gets one of their own.
+
+    Args:
+        baseline: names of the modules that a started interpreter has.
+
+    Returns:
+        What was hidden, which must live on.
+    """
+    ours = [name for name, module in sys.modules.items() if name not in baseline and _is_ours(module)]
+    return [sys.modules.pop(name) for name in ours]
+
+
+def become_fresh(snippet: Snippet) -> None:
     """Leave nothing in this process that tells it from an interpreter that has just started.
 
     Args:
         snippet: what is about to run.
-        baseline: names of the modules that a started interpreter has.
-
-    Returns:
-        What was hidden; freeing it would copy the memory that it lies in.
     """
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(snippet.env)
-    ours = [name for name, module in sys.modules.items() if name not in baseline and _is_ours(module)]
-    hidden: list[object] = [sys.modules.pop(name) for name in ours]
+    reseed()
     gc.enable()
-    return hidden
 
 
 def _is_ours(module: object) -> bool:

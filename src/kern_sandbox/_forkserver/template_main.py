@@ -8,12 +8,13 @@ import sys
 BASELINE = frozenset(sys.modules)
 
 sys.path.insert(0, "/.box/lib")
-from kern_sandbox._forkserver.template import become_fresh, serve  # noqa: E402
+from kern_sandbox._forkserver.template import become_fresh, hide, serve  # noqa: E402
 
 del sys.path[0]
 from run_once import load  # type: ignore[import-not-found]  # noqa: E402  # it lies beside this script
 
 cell, ending = load("cell"), load("ending")
+kept = hide(BASELINE)
 snippet = serve(3, 4)
-kept = become_fresh(snippet, BASELINE)
+become_fresh(snippet)
 ending.run_to_the_end(lambda: cell.run_file(snippet.path, snippet.results_fd, load))

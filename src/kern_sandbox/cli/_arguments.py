@@ -29,7 +29,8 @@ _PROGRAMS = {
 }
 _OPTIONS = (
     "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes", "require_limits",
-    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root",
+    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root", "prewarm",
+    "preload",
 )  # fmt: skip
 _STATUS = """\
 exit status:
@@ -151,6 +152,8 @@ def _add_limits(box: Any) -> None:
     add("--max-output-bytes", type=int, default=64 << 20, metavar="N", help=words)
     words = "refuse to run where memory and pids limits do not hold for the box as a whole"
     add("--require-limits", action="store_true", help=words)
+    add("--prewarm", type=int, default=0, metavar="N", help="boxes for Python kept ready (default: 0)")
+    add("--preload", action="append", metavar="MODULE", help="a module imported ahead; may be repeated")
     words = "do not look for changed files (they are part of --json)"
     add("--no-track-files", dest="track_files", action="store_false", help=words)
 
@@ -203,6 +206,7 @@ _whole_or_none.__name__ = "whole number or none"
 def sandbox_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the command line says, as the options of a Session: those of ``Sandbox`` but the workspace."""
     options = {name: getattr(arguments, name) for name in _OPTIONS}
+    options["preload"] = tuple(arguments.preload or ())
     if arguments.env is not None:
         options["env"] = dict(arguments.env)
     if arguments.mounts is not None:

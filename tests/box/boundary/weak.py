@@ -246,7 +246,7 @@ def edit_plan(sandbox: Sandbox, edit: Callable[[Plan], Plan]) -> None:
     """Give ``sandbox`` another plan before its first call."""
     session = sandbox._session
     session.plan = edit(session.plan)
-    session._key += "-edited"
+    session._key = session.plan.key
 
 
 def weaken_plan(sandbox: Sandbox, *names: str) -> None:

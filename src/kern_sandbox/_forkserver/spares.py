@@ -1,0 +1,97 @@
+"""Which boxes are made before there is a call for them, and which call gets which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Callable
+
+from .boxes import Box
+from .owners import Owner
+from .stems import Source, Stem
+
+__all__ = ["UNUSED_LIMIT_S", "Spares"]
+
+UNUSED_LIMIT_S = 600.0
+"""How long prewarmed boxes wait for a call, and a stem for any, before they are dropped, seconds."""
+_IDLE_LIMIT_S = 60.0
+"""How long the one box that stands ready by itself waits for a call before it is dropped, seconds."""
+_MOST = 256
+"""Boxes that may stand ready in one fork server."""
+_UNBORN = 2
+"""Boxes that may be in the making at one source: more would only get into each other's way."""
+Ahead = Callable[[Source, str, float], Box]
+
+
+class Spares:
+    """The boxes that wait at each source, and the wishes for more of them.
+
+    Args:
+        ahead: makes a box for an owner's name, or ``""``, that waits so many seconds.
+        stems: the living ones, by key.
+        owners: the open Sandboxes, by name.
+        boxes: all that are alive, by number.
+    """
+
+    def __init__(
+        self, ahead: Ahead, stems: Mapping[str, Stem], owners: Mapping[str, Owner], boxes: Mapping[int, Box]
+    ) -> None:
+        self._ahead = ahead
+        self._stems = stems
+        self._owners = owners
+        self._boxes = boxes
+
+    def taken(self, source: Source, name: str) -> Iterator[Box]:
+        """Boxes that may serve the owner ``name``, its own first; each one is a spare no longer."""
+        for box in [box for whose in (name, "") for box in source.spares if box.owner == whose]:
+            source.spares.remove(box)
+            yield box
+
+    def drop(self, box: Box) -> None:
+        """``box`` will serve no call."""
+        if box in box.siblings:
+            box.siblings.remove(box)
+
+    def begin(self, source: Source) -> None:
+        """``source`` can make boxes from now on."""
+        source.wishes[""] = 1
+        if self._keeps_prewarmed(self._stems[source.key], source):
+            owners = (owner for owner in self._owners.values() if owner.key == source.key and owner.prewarm)
+            source.wishes.update((owner.name, owner.prewarm) for owner in owners)
+
+    def wish(self, box: Box) -> None:
+        """The source that ``box`` came from is in use: keep one more ready.
+
+        A Sandbox that has made one call may well make no other: the next box is for whoever comes.
+        """
+        stem, owner = self._stems.get(box.stem_key), self._owners.get(box.owner)
+        if stem is None or owner is None:
+            return
+        for source in (stem, stem.template):
+            if source is not None and source.spares is box.siblings:
+                name = owner.name if owner.calls > 1 or owner.prewarm else ""
+                source.wishes[name] = max(1, owner.prewarm if self._keeps_prewarmed(stem, source) else 0)
+
+    @staticmethod
+    def _keeps_prewarmed(stem: Stem, source: Source) -> bool:
+        """Boxes that ``prewarm`` asks for are boxes for Python where there can be a template."""
+        return source is not stem or stem.hopeless or not stem.nested
+
+    def refill(self, source: Source) -> bool:
+        """Have one box made that is wished for at ``source``; ``False`` when none is, or it has enough to do.
+
+        Raises:
+            OSError, HostError: it cannot be made.
+        """
+        if not source.ready or not source.wishes or len(source.waiting) >= _UNBORN:
+            return False
+        for name, wanted in list(source.wishes.items()):
+            ready = sum(box.owner == name for box in source.spares)
+            if ready >= wanted or (name and name not in self._owners) or self._count() >= _MOST:
+                del source.wishes[name]
+                continue
+            source.spares.append(self._ahead(source, name, UNUSED_LIMIT_S if wanted > 1 else _IDLE_LIMIT_S))
+            return True
+        return False
+
+    def _count(self) -> int:
+        return sum(box.call is None for box in self._boxes.values())
