@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Plan:
 
     def to_wire(self) -> dict[str, Any]:
         """The plan as JSON data, without the workspace."""
-        plain = asdict(self)
+        plain = dict(vars(self))
         del plain["workspace"]
         plain["base"] = [[type(step).__name__, *step] for step in self.base]
         plain["fresh"] = [list(step) for step in self.fresh]

@@ -31,6 +31,8 @@ class Box:
         due: monotonic time of the next deadline.
         siblings: the spares of the source that it came from.
         owner: the name of the Sandbox that it serves, ``""`` until that is known.
+        said: what its source has to tell whoever it serves.
+        asked: its one order, kept until the program has started.
         call: the client's end, once there is a call; its end of file cancels the box.
         timeout_s: counted from the moment the program starts, or could have: init is ready and has its order.
         evidence: what is known so far, as the client will get it.
@@ -43,6 +45,8 @@ class Box:
     due: float
     siblings: deque[Box]
     owner: str = ""
+    said: list[str] = field(default_factory=list)
+    asked: wire.Frame | None = None
     call: socket.socket | None = None
     timeout_s: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -53,19 +57,35 @@ class Box:
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def died_waiting(self) -> bool:
+        """Whether it had been ready, and was gone before it took its order: another box can serve the call."""
+        return self.ending == "exit" and "ready" in self.evidence and not {"started", "failed"} & set(self.evidence)
+
+    @property
     def over(self) -> bool:
         """Whether nothing of a program is alive in it, and never will be."""
         return "status" in self.evidence or "failed" in self.evidence
 
-    def order(self, body: dict[str, Any], descriptors: list[int]) -> None:
+    def order(self, asked: wire.Frame) -> None:
         """Give it its one order. It may not be born yet: the order waits for it.
 
+        Args:
+            asked: the client's frame; its first descriptor is the call socket. This box owns the others from now on.
+
         Raises:
-            OSError: it is dead (EPIPE).
+            OSError: it is dead (EPIPE), and owns nothing.
         """
+        body = asked.body
         self.timeout_s = body["timeout_s"]
         order = {name: body[name] for name in ("argv", "env", "cwd", "cell", "roles")}
-        wire.send(self.report, order, descriptors)
+        wire.send(self.report, order, asked.fds[1:])
+        self.asked = asked
+
+    def let_go_of_order(self) -> None:
+        """The program has started, or never will."""
+        asked, self.asked = self.asked, None
+        for fd in () if asked is None else asked.fds[1:]:
+            os.close(fd)
 
     def end(self, ending: Ending) -> None:
         """Kill init, and so everything in the box; the first reason given is the one that counts.
@@ -149,7 +169,7 @@ class Box:
             "oom_kills": counted.oom_kills,
             "pids_refused": counted.pids_refused,
             "usage": usage,
-            "notes": self.notes,
+            "notes": [*self.notes, *self.said],
             "named": named,
         }
 
@@ -159,6 +179,7 @@ class Box:
             if fd is not None:
                 os.close(fd)
         self.pidfd = self.listener = None
+        self.let_go_of_order()
         if self.call is not None:
             self.call.close()
         self.report.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Callable
 from .._linux import processes
 from .._linux.abi import Clone
 from . import wire
-from .init import Birth, Snippet, run_box
+from .init import Birth, GetReady, Snippet, run_box
 
 if TYPE_CHECKING:
     from .._box.confine import Confinement
@@ -31,14 +31,14 @@ class Cradle:
         plan: of every box.
         part: its computed parts.
         nested: each box has a user namespace of its own.
-        forks: a box's program is a fork of this interpreter, not another program.
+        get_ready: a box's program is a fork of this interpreter, not another program, and calls this while it waits.
     """
 
-    def __init__(self, plan: Plan, part: Confinement, *, nested: bool, forks: bool) -> None:
+    def __init__(self, plan: Plan, part: Confinement, *, nested: bool, get_ready: GetReady | None = None) -> None:
         self.plan = plan
         self.part = part
         self.nested = nested
-        self.forks = forks
+        self.get_ready = get_ready
         self.namespaces = FRESH if plan.network else FRESH | Clone.NEWNET
         if nested:
             self.namespaces |= Clone.NEWUSER
@@ -82,7 +82,7 @@ class Cradle:
     def _live(self, birth: Birth) -> Snippet:
         """Be a box; what returns is the process that is to run its snippet."""
         try:
-            return run_box(self.plan, self.part, birth, nested=self.nested, forks=self.forks)
+            return run_box(self.plan, self.part, birth, nested=self.nested, get_ready=self.get_ready)
         except BaseException:  # a fault of ours: its words go to the log, and nothing of the cradle runs here
             sys.excepthook(*sys.exc_info())
             os._exit(70)

@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from typing import Callable, NamedTuple, NoReturn
+from typing import Any, Callable, NamedTuple, NoReturn
 
 from .._box.build import build_fresh, show_workspace
 from .._box.confine import Confinement, confine, prepare
@@ -25,14 +25,19 @@ from .._linux.abi import Clone
 from .._linux.libc import syscall
 from . import wire
 
-__all__ = ["GRACE_S", "INNER_ID", "Birth", "Snippet", "run_box"]
+__all__ = ["GRACE_S", "INNER_ID", "Birth", "GetReady", "Snippet", "run_box"]
 
 GRACE_S = 0.25
 """How long processes that outlive the program may finish their output before the box ends, seconds."""
 INNER_ID = 1000
 """The uid and gid of a stem in its own user namespace; a box maps its 0 to it."""
+_WORD = 63
+"""The descriptor on which a program that was forked ahead says that it has its order."""
 _PROGRAM_FIRST = 500
 """Added to the program's oom_score_adj: half of the box's memory counts against it before init is considered."""
+
+
+GetReady = Callable[[], object]
 
 
 class Birth(NamedTuple):
@@ -65,11 +70,12 @@ class Order(NamedTuple):
 
 
 class Snippet(NamedTuple):
-    """What a process forked from a template is to run."""
+    """What a process forked from a template is to run; ``ready`` is what was prepared before that was known."""
 
     path: str
     results_fd: int
     env: dict[str, str]
+    ready: Any
 
 
 class _Stage:
@@ -92,7 +98,7 @@ def _text(path: object) -> str | None:
     return None if path is None else os.fsdecode(path) if isinstance(path, bytes) else str(path)
 
 
-def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, forks: bool) -> Snippet:
+def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, get_ready: GetReady | None) -> Snippet:
     """Be the box; returns only in a process that is to run a snippet.
 
     Args:
@@ -100,7 +106,7 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, forks:
         part: its computed parts.
         birth: its descriptors.
         nested: this process is in a user namespace of its own and maps itself.
-        forks: the program is a fork of this interpreter.
+        get_ready: the program is a fork of this interpreter, and calls this while it waits for its order.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     processes.close_except([birth.report, *birth.groups])
@@ -123,20 +129,15 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, forks:
         wire.send(stage.report, {"ready": True}, [] if listener is None else [listener])
         if listener is not None:
             os.close(listener)
-        frame = wire.receive(stage.report)
-        if frame is None:
-            os._exit(0)
-        stage.name = "program"
-        order = Order.of(frame)
         wakeup = _catch_children()
-        pid = _start(order, appetite, stage, _fork if forks else _spawn)
+        pid = _spawn_ordered(stage, appetite) if get_ready is None else _fork_ahead(appetite)
+        snippet = None if get_ready is None or pid else _become_snippet(stage, get_ready)
     except OSError as error:
         stage.fail(error)
-    if pid != 0:
+    if snippet is None:
         processes.close_except([stage.report.fileno(), *wakeup])
         _supervise(pid, stage.report, wakeup[0])
-    stage.report.detach()
-    return _become_snippet(order)
+    return snippet
 
 
 def _await_workspace(report: socket.socket, plan: Plan) -> None:
@@ -178,41 +179,77 @@ class _Appetite:
         os.pwrite(self._fd, str(score).encode(), 0)
 
 
-def _start(order: Order, appetite: _Appetite, stage: _Stage, make: Callable[[Order], int]) -> int:
-    """Start the program with ``make`` and say so; a failure is the order's, not the box's. 0 in a forked program."""
-    for name, fd in order.cell.items():
-        with open(f"{CELL}/{name}", "xb") as target, open(fd, "rb") as source:
-            target.write(source.read())
-    stage.name = "working directory"
-    os.chdir(order.cwd)
-    stage.name = "exec"
+def _spawn_ordered(stage: _Stage, appetite: _Appetite) -> int:
+    """Wait for the order and start its program."""
+    order = _take_order(stage)
     fds.inherit_only(3)
     appetite.for_program()
     try:
-        pid = make(order)
+        pid = _spawn(order)
     except ValueError as error:
         raise OSError(22, str(error)) from None
-    if pid:
-        appetite.for_init()
-        wire.send(stage.report, {"started": True})
+    appetite.for_init()
+    wire.send(stage.report, {"started": True})
     return pid
 
 
-def _fork(order: Order) -> int:
-    del order
-    return os.fork()
+def _take_order(stage: _Stage) -> Order:
+    """The one order, with its files and its directory in place; a failure is the order's, not the box's."""
+    frame = wire.receive(stage.report)
+    if frame is None:
+        os._exit(0)
+    stage.name = "program"
+    order = Order.of(frame)
+    for name, fd in order.cell.items():
+        _copy(fd, f"{CELL}/{name}")
+    stage.name = "working directory"
+    os.chdir(order.cwd)
+    stage.name = "exec"
+    return order
 
 
-def _become_snippet(order: Order) -> Snippet:
-    """In the forked program: what posix_spawn(3) and exec would have done."""
+def _copy(source: int, path: str) -> None:
+    """The whole of a file, into a new one."""
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    rest = os.fstat(source).st_size
+    while rest > 0:
+        rest -= os.sendfile(target, source, None, rest)
+    os.close(target)
+    os.close(source)
+
+
+def _fork_ahead(appetite: _Appetite) -> int:
+    """Fork the program before its order comes, and wait until it has it. 0 in the fork, which takes the order."""
+    taken, word = os.pipe2(os.O_CLOEXEC)
+    _last_words(_reap(0)[0])  # as at the end, so that the memory for it is this process's own by then
+    appetite.for_program()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(word, _WORD)
+        return 0
+    appetite.for_init()
+    os.close(word)
+    if not os.read(taken, 1):
+        os._exit(0)  # the fork server is gone, or the fork has told it what went wrong
+    os.close(taken)
+    return pid
+
+
+def _become_snippet(stage: _Stage, get_ready: GetReady) -> Snippet:
+    """In the forked program: what posix_spawn(3) and exec would have done, most of it before there is an order."""
     signal.set_wakeup_fd(-1)
     processes.reset_signals()
     caps.set_dumpable(True)
     os.setsid()
+    ready = get_ready()
+    order = _take_order(stage)
+    os.write(_WORD, b"1")
+    wire.send(stage.report, {"started": True})
     for target, fd in enumerate(order.stdio):
         os.dup2(fd, target, inheritable=True)
+    stage.report.detach()
     processes.close_except(range(3, len(order.stdio)))
-    return Snippet(order.argv[-2], int(order.argv[-1]), order.env)
+    return Snippet(order.argv[-2], int(order.argv[-1]), order.env, ready)
 
 
 def _spawn(order: Order) -> int:
@@ -271,10 +308,14 @@ def _supervise(pid: int, report: socket.socket, wakeup: int) -> NoReturn:
     if left:
         os.kill(-1, signal.SIGKILL)
         _reap_all()
+    wire.send(report, _last_words(status))
+    os._exit(0)
+
+
+def _last_words(status: int | None) -> dict[str, int | None]:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_ms = round((used.ru_utime + used.ru_stime) * 1000)
-    wire.send(report, {"status": status, "cpu_ms": cpu_ms, "max_rss": used.ru_maxrss * 1024})
-    os._exit(0)
+    return {"status": status, "cpu_ms": cpu_ms, "max_rss": used.ru_maxrss * 1024}
 
 
 def _reap_all() -> None:

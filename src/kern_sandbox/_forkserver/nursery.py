@@ -163,7 +163,7 @@ class Nursery:
     def _order(self, box: Box, owner: Owner, frame: wire.Frame) -> None:
         if not box.owner:
             self._assign(box, owner)
-        box.order(frame.body, frame.fds[1:])
+        box.order(frame)
 
     def _assign(self, box: Box, owner: Owner) -> None:
         """``box`` is ``owner``'s from now on, and shows its workspace."""
@@ -214,7 +214,7 @@ class Nursery:
             theirs.close()
             for fd in descriptors:
                 os.close(fd)
-        box = Box(self.count, source.key, ours, group, time.monotonic() + limit_s, source.spares)
+        box = Box(self.count, source.key, ours, group, time.monotonic() + limit_s, source.spares, said=source.notes)
         self.boxes[box.number] = box
         self.hooks.conceived(box)
         return box
@@ -269,7 +269,7 @@ class Nursery:
             self._lose_source(source, frame.body)
         elif "ready" in frame.body:
             source.ready = True
-            source.notes = frame.body.get("notes", [])
+            source.notes.extend(frame.body.get("notes", ()))
             self.spares.begin(source)
         elif "box" in frame.body:
             self._on_born(source, frame)
@@ -341,7 +341,9 @@ class Nursery:
         """When something here is to be done, monotonic seconds."""
         stems = self.stems.values()
         templates = (stem.template_due for stem in stems if stem.template is None and not stem.hopeless)
-        return [due for due in (*templates, *(stem.due for stem in stems)) if due < math.inf]
+        rest = self.spares.rest_s()
+        rested = [time.monotonic() + rest] if rest > 0 else []
+        return [due for due in (*templates, *rested, *(stem.due for stem in stems)) if due < math.inf]
 
     def retire(self, now: float) -> None:
         """End the stems that nobody has used for long."""

@@ -119,19 +119,20 @@ class Server:
 
     def _on_run(self, frame: wire.Frame) -> None:
         """Serve one call. Descriptors: the call socket, then one for each role."""
-        call = socket.socket(fileno=frame.fds[0])
+        self._serve(socket.socket(fileno=frame.fds[0]), frame)
+
+    def _serve(self, call: socket.socket, frame: wire.Frame) -> None:
+        box = None
         try:
             owner = self.nursery.owners.get(frame.body["owner"])
             if owner is None:
-                wire.reply(call, {"refused": {"failed": "closed"}})
-                call.close()
-                return
+                raise SourceFailed({"failed": "closed"})
             owner.calls += 1
+            self.nursery.spares.called()
             stem = self.nursery.stem(owner)
-            source = self.nursery.source(stem, frame.body["snippet"])
-            box = self.nursery.give(source, owner, frame)
+            box = self.nursery.give(self.nursery.source(stem, frame.body["snippet"]), owner, frame)
             box.call = call
-            box.notes = [*self.able.notes(stem.plan), *source.notes]
+            box.notes = self.able.notes(stem.plan)
             box.due = time.monotonic() + (box.timeout_s if "ready" in box.evidence else START_LIMIT_S)
             self.loop.watch(call, lambda: self._on_call(box), lambda words: self._break(box, words))
         except SourceFailed as error:
@@ -140,7 +141,7 @@ class Server:
         except (OSError, HostError) as error:
             refuse(call, error)
         finally:
-            for fd in frame.fds[1:]:
+            for fd in frame.fds[1:] if box is None else ():
                 os.close(fd)
 
     # What boxes do
@@ -166,6 +167,7 @@ class Server:
         if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
             box.due = time.monotonic() + box.timeout_s
         if box.call is not None and ("started" in box.evidence or box.over):
+            box.let_go_of_order()
             self.nursery.spares.wish(box)
         if box.over:
             self._finish(box)
@@ -192,12 +194,20 @@ class Server:
             return
         for file in (box.call, box.report, box.pidfd, box.listener):
             self.loop.drop(file)
+        asked, call = box.asked, box.call
+        if asked is not None and call is not None and box.died_waiting:
+            box.asked = box.call = None
+        else:
+            asked = call = None
         try:
             if box.call is not None:
                 wire.reply(box.call, box.verdict(named=self.able.listener))
+                self.nursery.spares.called()
         finally:
             box.close()
             self.groups.put_away(box.group)
+        if asked is not None and call is not None:
+            self._serve(call, asked)
 
 
 def main(control_fd: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Callable
 
@@ -19,6 +20,8 @@ _MOST = 256
 """Boxes that may stand ready in one fork server."""
 _UNBORN = 2
 """Boxes that may be in the making at one source: more would only get into each other's way."""
+_QUIET_S = 0.02
+"""How long after a call the next one of a burst may come, seconds; while there are spares, none is made so long."""
 Ahead = Callable[[Source, str, float], Box]
 
 
@@ -39,6 +42,7 @@ class Spares:
         self._stems = stems
         self._owners = owners
         self._boxes = boxes
+        self._last_call = 0.0
 
     def taken(self, source: Source, name: str) -> Iterator[Box]:
         """Boxes that may serve the owner ``name``, its own first; each one is a spare no longer."""
@@ -84,6 +88,8 @@ class Spares:
         """
         if not source.ready or not source.wishes or len(source.waiting) >= _UNBORN:
             return False
+        if source.spares and self.rest_s() > 0:
+            return False  # there is one for the next call, which may come at once and wants the processors
         for name, wanted in list(source.wishes.items()):
             ready = sum(box.owner == name for box in source.spares)
             if ready >= wanted or (name and name not in self._owners) or self._count() >= _MOST:
@@ -92,6 +98,14 @@ class Spares:
             source.spares.append(self._ahead(source, name, UNUSED_LIMIT_S if wanted > 1 else _IDLE_LIMIT_S))
             return True
         return False
+
+    def called(self) -> None:
+        """A call has begun or ended."""
+        self._last_call = time.monotonic()
+
+    def rest_s(self) -> float:
+        """How long it is until work that can wait may be done, seconds."""
+        return self._last_call + _QUIET_S - time.monotonic()
 
     def _count(self) -> int:
         return sum(box.call is None for box in self._boxes.values())

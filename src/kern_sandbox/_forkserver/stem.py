@@ -77,7 +77,7 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
         path = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
         wire.send(control, {"failed": stage, "errno": error.errno, "text": error.strerror or str(error), "path": path})
         os._exit(1)
-    cradle = Cradle(seed.plan, seed.part, nested=seed.nested, forks=False)
+    cradle = Cradle(seed.plan, seed.part, nested=seed.nested)
     cradle.serve(control, lambda frame: _start_template(seed, frame))
     os._exit(70)  # only a snippet's process comes back, and a stem runs none
 

@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from .._box.confine import Confinement
 from .._box.plan import GUEST, Plan, from_wire
@@ -24,11 +24,11 @@ from .cradle import Cradle
 from .preload import PreloadFailed, import_all, reseed
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     from .init import Snippet
 
-__all__ = ["become_fresh", "hide", "serve", "start"]
+__all__ = ["become_fresh", "hide", "serve", "start", "take_environment"]
 
 
 _FREE = 20
@@ -41,12 +41,13 @@ def _terms(plan: Plan, part: Confinement) -> bytes:
     return json.dumps(known).encode("ascii")
 
 
-def serve(control_fd: int, terms_fd: int) -> Snippet:
+def serve(control_fd: int, terms_fd: int, get_ready: Callable[[], object]) -> Snippet:
     """Make boxes until ``control_fd`` ends; returns only in the process of a snippet, which is to run it.
 
     Args:
         control_fd: frames from and to the fork server.
         terms_fd: a file with what ``start`` was given.
+        get_ready: called in the process of a snippet before it has its order.
     """
     with open(terms_fd, "rb") as file:
         known = json.load(file)
@@ -59,7 +60,7 @@ def serve(control_fd: int, terms_fd: int) -> Snippet:
     plan = from_wire(known["plan"])
     try:
         notes = import_all(plan.preload) if plan.preload else []
-        cradle = Cradle(plan, part, nested=True, forks=True)
+        cradle = Cradle(plan, part, nested=True, get_ready=get_ready)
         wire.send(control, {"ready": True, "notes": notes})
         snippet = cradle.serve(control)
     except PreloadFailed as error:
@@ -86,19 +87,22 @@ def hide(baseline: Container[str]) -> list[object]:
     return [sys.modules.pop(name) for name in ours]
 
 
-def become_fresh(snippet: Snippet) -> None:
-    """Leave nothing in this process that tells it from an interpreter that has just started.
-
-    Args:
-        snippet: what is about to run.
-    """
+def become_fresh() -> None:
+    """Leave nothing in this process that tells it from an interpreter that has just started, save what it is given."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.clear()
-    os.environ.update(snippet.env)
     reseed()
     gc.enable()
+
+
+def take_environment(env: Mapping[str, str]) -> None:
+    """Have the variables ``env`` and no others; most are there since the template was started with them."""
+    for name in [name for name in os.environ if name not in env]:
+        del os.environ[name]
+    for name, value in env.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 def _is_ours(module: object) -> bool:

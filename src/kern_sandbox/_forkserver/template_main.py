@@ -8,13 +8,22 @@ import sys
 BASELINE = frozenset(sys.modules)
 
 sys.path.insert(0, "/.box/lib")
-from kern_sandbox._forkserver.template import become_fresh, hide, serve  # noqa: E402
+from kern_sandbox._box.plan import CELL  # noqa: E402
+from kern_sandbox._forkserver.template import become_fresh, hide, serve, take_environment  # noqa: E402
 
 del sys.path[0]
 from run_once import load  # type: ignore[import-not-found]  # noqa: E402  # it lies beside this script
 
 cell, ending = load("cell"), load("ending")
 kept = hide(BASELINE)
-snippet = serve(3, 4)
-become_fresh(snippet)
-ending.run_to_the_end(lambda: cell.run_file(snippet.path, snippet.results_fd, load))
+
+
+def get_ready() -> object:
+    """Everything that a snippet needs, except the snippet."""
+    become_fresh()
+    return cell.Ready(f"{CELL}/main.py", load)
+
+
+snippet = serve(3, 4, get_ready)
+take_environment(snippet.env)
+ending.run_to_the_end(lambda: cell.run_file(snippet.path, snippet.results_fd, load, snippet.ready))

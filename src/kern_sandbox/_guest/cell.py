@@ -12,7 +12,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, ModuleType, TracebackType
-    from typing import Any, Callable, Optional, Tuple
+    from typing import Any, Callable, Iterator, Optional, Tuple
 
     Parts = Tuple[CodeType, Optional[CodeType], bool]
 
@@ -26,19 +26,18 @@ ALLOW_TOP_LEVEL_AWAIT = 0x2000
 CO_COROUTINE = 0x80
 
 
-def run_file(path: str, results_fd: int, load: "Callable[[str], ModuleType]") -> None:
+def run_file(path: str, results_fd: int, load: "Callable[[str], ModuleType]", ready: "Optional[Ready]" = None) -> None:
     """Run the file as ``__main__``; returns, or raises what the caller must let through to the interpreter.
 
     Args:
         path: the code, absolute.
         results_fd: where values go; closed in every child. Without one (a closed descriptor), values are dropped.
         load: gives a neighbour of this file by name.
+        ready: what was prepared for ``path`` before it was there.
     """
-    values = Values(results_fd, load)
-    namespace = new_main(path)
+    values, namespace = ready or Ready(path, load)
+    values.attach(results_fd)
     enter(path)
-    keep_lone_surrogates()
-    values.install()
     try:
         with open(path, "rb") as file:
             body, last, awaits = compiled(file.read(), path)
@@ -195,15 +194,42 @@ def without_guest(trace: "Optional[TracebackType]", path: str) -> "Optional[Trac
     return links[0] if links else None
 
 
+class Ready:
+    """What a file needs before it runs, all that can be had without it.
+
+    Attributes:
+        values: to be attached to the results descriptor.
+        namespace: of its ``__main__``.
+    """
+
+    def __init__(self, path: str, load: "Callable[[str], ModuleType]") -> None:
+        self.values = Values(load)
+        self.namespace = new_main(path)
+        keep_lone_surrogates()
+        self.values.install()
+        body, last, _ = compiled(b"1", path)  # as a file will be: what that sets up stands when it comes
+        exec(body, {})
+        last and eval(last, {})  # noqa: S307  # it is ours
+
+    def __iter__(self) -> "Iterator[Any]":
+        return iter((self.values, self.namespace))
+
+
 class Values:
     """The results descriptor, and ``show.py`` from the first value on."""
 
-    def __init__(self, fd: int, load: "Callable[[str], ModuleType]") -> None:
+    def __init__(self, load: "Callable[[str], ModuleType]") -> None:
+        self._fd = -1
+        self._load = load
+        self._identity: "Optional[Tuple[int, int]]" = None
+        self._show: "Any" = None
+
+    def attach(self, fd: int) -> None:
         """Take over ``fd``: no child of this process, forked or executed, will hold it."""
         self._fd = fd
-        self._load = load
         self._identity = identity_of(fd)
-        self._show: "Any" = None
+        if self._show is not None:
+            self._show.reopen(fd)
         if self._identity is not None:
             os.set_inheritable(fd, False)
             os.register_at_fork(after_in_child=self._leave)
