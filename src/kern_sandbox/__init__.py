@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         StartError,
         WorkspaceError,
     )
+    from .kernel import Checkpoint, Kernel
     from .process import Process
     from .results import ExecutionResult, FileInfo, Result, SandboxFault, Usage
     from .sandbox import Sandbox, run_code
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncSandbox",
     "CgroupUnavailable",
+    "Checkpoint",
     "DigestMismatch",
     "ExecutionResult",
     "FileInfo",
@@ -48,6 +50,7 @@ __all__ = [
     "HostReport",
     "ImageError",
     "InternalError",
+    "Kernel",
     "LayerRefused",
     "MountRefused",
     "NamespacesUnavailable",
@@ -70,6 +73,7 @@ __all__ = [
 _HOMES = (
     ("aio", ("AsyncSandbox",)),
     ("doctor", ("HostReport", "doctor")),
+    ("kernel", ("Checkpoint", "Kernel")),
     ("process", ("Process",)),
     ("results", ("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage")),
     ("sandbox", ("Sandbox", "run_code")),

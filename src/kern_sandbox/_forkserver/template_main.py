@@ -17,4 +17,6 @@ cell, ending = load("cell"), load("ending")
 kept = hide(BASELINE)
 snippet = serve(3, 4)
 become_fresh(snippet)
+if snippet.path == "-":
+    load("keeper").keep(snippet.results_fd, load)
 ending.run_to_the_end(lambda: cell.run_file(snippet.path, snippet.results_fd, load))

@@ -247,6 +247,17 @@ class Values:
         except BaseException:  # what cannot be shown must not change how the code ended
             pass
 
+    def restart(self) -> None:
+        """Begin a new call (a kernel's next cell)."""
+        if self._show is not None:
+            self._show.restart()
+
+    def reopen(self, fd: int) -> None:
+        """Show on the pipe ``fd`` from now on."""
+        self._fd, self._identity = fd, identity_of(fd)
+        if self._show is not None:
+            self._show.reopen(fd)
+
     def _leave(self) -> None:
         """In a forked child: let the descriptor go."""
         if self.is_open():

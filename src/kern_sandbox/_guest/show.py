@@ -40,6 +40,10 @@ class Frames:
         self._values = self._bytes = 0
         self._full = self._torn = False
 
+    def reopen(self, fd: int) -> None:
+        """Write to ``fd`` from now on."""
+        self._fd = fd
+
     def accepts(self) -> bool:
         """Whether anybody would see another value."""
         return not self._full and self._is_open()
@@ -110,6 +114,11 @@ class Show:
     def restart(self) -> None:
         """Begin a new call (a kernel's next cell)."""
         self._frames.restart()
+        self._seen = None
+
+    def reopen(self, fd: int) -> None:
+        """Show on ``fd`` from now on."""
+        self._frames.reopen(fd)
 
     def last(self, value: object) -> None:
         """Show the value of a cell's last expression; a figure that was shown before is not shown again."""
