@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .aio import AsyncSandbox
+    from .aio import AsyncKernel, AsyncSandbox
     from .doctor import HostReport, doctor
     from .errors import (
         CgroupUnavailable,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncKernel",
     "AsyncSandbox",
     "CgroupUnavailable",
     "Checkpoint",
@@ -71,7 +72,7 @@ __all__ = [
 ]
 
 _HOMES = (
-    ("aio", ("AsyncSandbox",)),
+    ("aio", ("AsyncKernel", "AsyncSandbox")),
     ("doctor", ("HostReport", "doctor")),
     ("kernel", ("Checkpoint", "Kernel")),
     ("process", ("Process",)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import checks
 from ._box.verdict import Judgement, judge
-from ._forkserver.branch import GRACE_S, Branch, CellEnd, Sinks
+from ._forkserver.branch import GRACE_S, Branch, CellEnd, Copy, Sinks
 from ._forkserver.held import HeldBox
 from ._forkserver.launch import Outcome
 from ._forkserver.pump import Collector, Relay
@@ -34,22 +33,23 @@ class Checkpoint:
     """A kernel's memory at one moment, kept by a process that waits in its box. Made by ``Kernel.checkpoint``.
 
     It can be used any number of times. It lives as long as its box, unless it is closed or forgotten before.
+
+    Attributes:
+        copy: the engine's own.
+        cells: how many cells the kernel had run.
     """
 
-    def __init__(self, box: HeldBox, copy: socket.socket, cells: int) -> None:
-        self._box = box
-        self._copy = copy
-        self._cells = cells
-        self._lock = threading.Lock()
+    def __init__(self, copy: Copy, cells: int) -> None:
+        self.copy = copy
+        self.cells = cells
 
     def close(self) -> None:
         """Give its memory back. Closing twice does nothing."""
-        self._copy.close()
+        self.copy.close()
 
     def __del__(self) -> None:
-        copy = getattr(self, "_copy", None)
-        if copy is not None:
-            copy.close()
+        if hasattr(self, "copy"):
+            self.copy.close()
 
 
 class Kernel:
@@ -59,20 +59,21 @@ class Kernel:
     """
 
     def __init__(
-        self, session: Session, box: HeldBox, branch: Branch, *, timeout_s: float, owner: object = None
+        self, session: Session, branch: Branch, *, timeout_s: float, owner: object = None, cells: int = 0
     ) -> None:
         self._session = session
         self._owner = owner  # a Sandbox that is forgotten closes its session
-        self._box = box
+        self._box = branch.box
         self._timeout_s = timeout_s
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
-        self._cells = 0
+        self._cells = cells
         self._ended: str | None = None
-        self._counts = self._first_counts = box.counts()
+        self._killed = False
+        self._counts = self._first_counts = self._box.counts()
         self._branch = branch
-        box.members.add(id(self))
+        self._box.members.add(id(self))
 
     @property
     def alive(self) -> bool:
@@ -130,9 +131,12 @@ class Kernel:
             self._require_box_verdict()
         evidence = self._evidence(end)
         judgement = self._judge(end, evidence, limit)
+        if not end.ran:
+            self._require_alive()
         files = [] if before is None else Workspace.changes(before, session.workspace.scan())
-        contents = (sink.content() for sink in sinks)
-        outcome = Outcome(evidence, *contents, sinks.out.truncated or sinks.err.truncated)
+        out, err, values = sinks
+        truncated = out.truncated or err.truncated
+        outcome = Outcome(evidence, out.content(), err.content(), values.content(), truncated)
         return result_of(outcome, judgement, duration_ms, files)
 
     def _require_box_verdict(self) -> None:
@@ -171,13 +175,15 @@ class Kernel:
             self._counts = counts
         if end.late:
             evidence["ending"] = "timeout"
+        elif self._killed and end.code is None:
+            evidence["ending"] = "killed"
         return evidence
 
     def _judge(self, end: CellEnd, evidence: dict[str, Any], limit: float) -> Judgement:
         judgement = judge(evidence, self._session.facts(_PROGRAM, limit))
         fault, lost = judgement.fault, end.code is None
         if lost:
-            self._ended = f"a cell ended it: {fault.message}" if fault else _how(judgement.exit_code, end.status)
+            self._ended = fault.message if fault else _how(judgement.exit_code, end.status)
             judgement.notes.append(f"the kernel has died, and its state is lost ({self._ended})")
         if fault is None or fault.type != "timeout":
             return judgement
@@ -191,6 +197,15 @@ class Kernel:
         if not self._closed:
             self._branch.interrupt()
 
+    def kill(self) -> None:
+        """End the kernel's process now, from any thread: a cell that is running returns with the fault ``killed``.
+
+        ``rollback`` brings the kernel back to a checkpoint.
+        """
+        if not self._closed:
+            self._killed = True
+            self._branch.kill()
+
     def checkpoint(self) -> Checkpoint:
         """Keep the kernel's memory as it is now.
 
@@ -203,7 +218,7 @@ class Kernel:
         """
         with self._lock:
             self._require_alive()
-            return Checkpoint(self._box, self._branch.copy(), self._cells)
+            return Checkpoint(self._branch.copy(), self._cells)
 
     def rollback(self, checkpoint: Checkpoint) -> None:
         """Go back to ``checkpoint``, also if the kernel has died since, unless its whole box has.
@@ -218,9 +233,9 @@ class Kernel:
         self._check(checkpoint)
         with self._lock:
             self._require_box()
-            branch = self._fork(checkpoint, reseed=False)
+            branch = checkpoint.copy.branch(reseed=False)
             self._branch.close()
-            self._branch, self._ended = branch, None
+            self._branch, self._ended, self._killed = branch, None, False
 
     def fork(self, n: int) -> list[Kernel]:
         """Make ``n`` further kernels that start with this one's memory, in the same box.
@@ -248,25 +263,13 @@ class Kernel:
         return kernels
 
     def _sibling(self, checkpoint: Checkpoint) -> Kernel:
-        branch = self._fork(checkpoint, reseed=True)
-        kernel = Kernel(self._session, self._box, branch, timeout_s=self._timeout_s, owner=self._owner)
-        kernel._cells = checkpoint._cells
-        return kernel
-
-    def _fork(self, checkpoint: Checkpoint, *, reseed: bool) -> Branch:
-        branch = Branch(self._box)
-        try:
-            with checkpoint._lock:
-                branch.start_from(checkpoint._copy, reseed=reseed)
-        except BaseException:  # whatever happened, its descriptors must not outlive it
-            branch.close()
-            raise
-        return branch
+        branch = checkpoint.copy.branch(reseed=True)
+        return Kernel(self._session, branch, timeout_s=self._timeout_s, owner=self._owner, cells=checkpoint.cells)
 
     def _check(self, checkpoint: object) -> None:
         if not isinstance(checkpoint, Checkpoint):
             raise checks.bad("checkpoint", checkpoint, "what Kernel.checkpoint() gave")
-        if checkpoint._box is not self._box:
+        if checkpoint.copy.box is not self._box:
             raise SpecError("checkpoint belongs to another kernel: accepted are those of the same box")
 
     def _require_alive(self) -> None:
@@ -338,7 +341,7 @@ def start_kernel(
         box.close()
         raise
     box.settle()
-    return Kernel(session, box, branch, timeout_s=limit, owner=owner)
+    return Kernel(session, branch, timeout_s=limit, owner=owner)
 
 
 def _first_branch(session: Session, box: HeldBox) -> Branch:

@@ -8,9 +8,11 @@ the fork server's.
 from __future__ import annotations
 
 import collections
+import errno
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -20,11 +22,12 @@ from . import wire
 from .held import HeldBox, hear
 from .pump import Collector
 
-__all__ = ["GRACE_S", "Branch", "CellEnd", "Sinks"]
+__all__ = ["GRACE_S", "Branch", "CellEnd", "Copy", "Sinks"]
 
 GRACE_S = 1.0
 """How long an interrupted cell may take to end, seconds."""
-_INTERRUPTS = 4
+_PATIENCE_S = (0.75 * GRACE_S, 0.25 * GRACE_S)
+"""After the first interrupt, and after the second: one may be lost in a callback of the code's."""
 _START_S = 60.0
 _END_S = 15.0
 _MUTE_S = 2.0
@@ -55,11 +58,13 @@ class CellEnd(NamedTuple):
         code: the session's word, if it gave one: the session lives.
         status: the wait status of the session's process, if that has ended.
         late: the deadline had passed, and the cell was interrupted.
+        ran: the session had not ended before the cell.
     """
 
     code: int | None = None
     status: int | None = None
     late: bool = False
+    ran: bool = True
 
 
 class Branch:
@@ -82,8 +87,8 @@ class Branch:
             self._gifts.append(writer)
         self._gifts.append(leash.detach())
         self._poller = select.poll()
-        for file in (self._control, self._leash, box.call, *self._pipes):
-            self._poller.register(file, select.POLLIN)
+        for fd in (self._control.fileno(), self._leash.fileno(), box.call.fileno(), *self._pipes):
+            self._poller.register(fd, select.POLLIN)
 
     # Coming to life
 
@@ -122,8 +127,8 @@ class Branch:
         self._expect("keeper", "adopted", until)
         self._give(self._control, {"begin": True})
 
-    def copy(self) -> socket.socket:
-        """Fork a copy of the session that waits; returns the line to it, whose closing ends it.
+    def copy(self) -> Copy:
+        """Fork a copy of the session that waits.
 
         Raises:
             StartError: the box has no room for another process, or the session does not answer.
@@ -143,13 +148,17 @@ class Branch:
             raise
         finally:
             theirs.close()
-        return ours
+        return Copy(self.box, ours)
 
     def _give(self, sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = ()) -> None:
         try:
             wire.send(sock, body, fds)
         except (BrokenPipeError, ConnectionResetError):
             raise SessionClosed("asking something of a kernel: its process has ended") from None
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise SessionClosed("using a checkpoint that is closed", hint="Make another") from None
+            raise
         finally:
             if fds is self._gifts:
                 self._drop_gifts()
@@ -182,16 +191,29 @@ class Branch:
             if old.content():
                 new.feed(old.content())
                 self.carried = Sinks(*(Collector(_CARRIED) for _ in range(3)))
-        try:
-            wire.send(self._control, {"run": number, "code": code})
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it has ended since the last cell; the keeper says how
+        if not self._begin({"run": number, "code": code}, sinks):
+            found = self._until_end(number, sinks, began + _END_S) or self.end(sinks)
+            return found._replace(ran=False)
         end = self._until_end(number, sinks, began + timeout_s)
         if end is None:
             end = self._interrupt(number, sinks, began)
         for fd in list(self._pipes):
             self._drain(fd, sinks)
         return end
+
+    def _begin(self, body: dict[str, Any], sinks: Sinks) -> bool:
+        """Send a cell, unless the session has ended since the last one: then ``False``, and the next word says how."""
+        self._words.clear()
+        for fd, _ in self._poller.poll(0):
+            self._attend(fd, sinks)
+        if any(word.body is None or word.source != "branch" for word in self._words):
+            return False
+        self._words.clear()
+        try:
+            wire.send(self._control, body)
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
 
     def _until_end(self, number: int, sinks: Sinks, until: float, *, late: bool = False) -> CellEnd | None:
         """Wait for the end of the cell; ``None`` when time is up."""
@@ -211,9 +233,9 @@ class Branch:
 
     def _interrupt(self, number: int, sinks: Sinks, began: float) -> CellEnd:
         """The deadline has passed: ask the cell to end, and if it will not, end the session."""
-        for _ in range(_INTERRUPTS):
+        for patience in _PATIENCE_S:
             self.interrupt()
-            end = self._until_end(number, sinks, time.monotonic() + GRACE_S / _INTERRUPTS, late=True)
+            end = self._until_end(number, sinks, time.monotonic() + patience, late=True)
             if end is not None:
                 break
         else:
@@ -235,7 +257,7 @@ class Branch:
 
     def end(self, sinks: Sinks) -> CellEnd:
         """End the session, and the box if its keeper does not do that."""
-        self._ask({"end": True})
+        self.kill()
         until = time.monotonic() + _END_S
         while True:
             word = self._next(sinks, until)
@@ -318,6 +340,10 @@ class Branch:
         """Ask the keeper to interrupt the session; nothing happens between two cells."""
         self._ask({"interrupt": True})
 
+    def kill(self) -> None:
+        """Ask the keeper to end the session."""
+        self._ask({"end": True})
+
     def _ask(self, body: dict[str, Any]) -> None:
         try:
             wire.send(self._leash, body)
@@ -344,6 +370,35 @@ class Branch:
         self._leash.close()
         while self._pipes:
             os.close(self._pipes.popitem()[0])
+
+
+class Copy:
+    """A fork of a session that waits, unchanged; closing it ends it. Usable from any thread."""
+
+    def __init__(self, box: HeldBox, line: socket.socket) -> None:
+        self.box = box
+        self._line = line
+        self._lock = threading.Lock()
+
+    def branch(self, *, reseed: bool) -> Branch:
+        """A new session with this memory; ``reseed`` lets its random numbers differ.
+
+        Raises:
+            StartError: the box has no room for another process.
+            SessionClosed: the copy is gone.
+        """
+        branch = Branch(self.box)
+        try:
+            with self._lock:
+                branch.start_from(self._line, reseed=reseed)
+        except BaseException:  # whatever happened, its descriptors must not outlive it
+            branch.close()
+            raise
+        return branch
+
+    def close(self) -> None:
+        """End it; closing twice does nothing."""
+        self._line.close()
 
 
 def _exit_code(code: object) -> int:

@@ -183,4 +183,3 @@ def hear(sock: socket.socket) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}
-

@@ -189,7 +189,7 @@ def without_guest(trace: "Optional[TracebackType]", path: str) -> "Optional[Trac
         trace = trace.tb_next
     files = [link.tb_frame.f_code.co_filename for link in links]
     links = links[files.index(path) if path in files else 0 :]
-    for link, following in zip(links, links[1:]):
+    for link, following in zip(links, [*links[1:], None]):
         if link.tb_next is not following:
             link.tb_next = following
     return links[0] if links else None

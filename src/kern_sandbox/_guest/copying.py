@@ -11,8 +11,7 @@ import warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
-    from typing import Any, List, NoReturn, Optional
+    from typing import Any, List, Optional
 
 
 def freeze(session: "Any", fd: int) -> None:
@@ -69,12 +68,13 @@ def wait(session: "Any", fd: int, state: "Any") -> None:
         try:
             word = line.receive()
         except BaseException:  # a signal's handler of the code's own
-            continue
+            word = {}, []
         if word is None:
             os._exit(0)
         body, fds = word
         if "begin" in body:
             os.setsid()
+        if "reseed" not in body:
             continue
         failed = forked_twice()
         if failed is None:
@@ -99,8 +99,8 @@ def become_branch(session: "Any", fds: "List[int]") -> None:
     loop = session.loop
     if loop is not None and not loop.is_closed():
         try:
-            loop._close_self_pipe()  # it is shared with the branch that was copied
-            loop._make_self_pipe()
+            for step in ("_close_self_pipe", "_make_self_pipe"):  # it is shared with the branch that was copied
+                getattr(loop, step)()
         except Exception:  # not asyncio's own any more
             session.loop = None
 
@@ -108,7 +108,7 @@ def become_branch(session: "Any", fds: "List[int]") -> None:
 def random_state() -> "Any":
     """The state of `random`, which every fork seeds anew."""
     try:
-        return sys.modules["random"].getstate()  # type: ignore[attr-defined]  # absent or not Python's own: no state
+        return sys.modules["random"].getstate()
     except Exception:  # absent, or a module of the code's own
         return None
 
@@ -117,9 +117,9 @@ def renew_chance(state: "Any", reseed: bool) -> None:
     """Let `random` and `numpy.random` go on as in the copied branch, or, if ``reseed``, differ from it."""
     try:
         if not reseed and state is not None:
-            sys.modules["random"].setstate(state)  # type: ignore[attr-defined]  # it was there before the fork
+            sys.modules["random"].setstate(state)
         if reseed and "numpy.random" in sys.modules:
-            sys.modules["numpy.random"].seed()  # type: ignore[attr-defined]  # numpy's own name
+            sys.modules["numpy.random"].seed()
     except Exception:  # modules of the code's own
         return
 

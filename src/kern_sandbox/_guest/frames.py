@@ -29,7 +29,7 @@ class Line:
         self._with(lambda sock: sock.send(b"J" + json.dumps(body).encode("ascii"), _socket.MSG_NOSIGNAL))
 
     def receive(self) -> "Optional[Tuple[Dict[str, Any], List[int]]]":
-        """Wait for the next object and its descriptors, which are close-on-exec; ``None`` once the other end is gone."""
+        """Wait for the next object and its close-on-exec descriptors; ``None`` once the other end is gone."""
         room = _socket.CMSG_SPACE(MAX_DESCRIPTORS * SIZE)
         try:
             data, ancillary, _, _ = self._with(lambda sock: sock.recvmsg(ROOM, room, _socket.MSG_CMSG_CLOEXEC))

@@ -86,8 +86,10 @@ class Keeper:
             for fd, _ in self.poller.poll():
                 if fd == self.host.fd:
                     word = self.host.receive()
-                    if word is None or "start" in word[0]:
-                        return word and word[1]
+                    if word is None:
+                        return None
+                    if "start" in word[0]:
+                        return list(word[1])
                     self.hear(*word)
                 elif fd == self.wakeup:
                     drain(fd)

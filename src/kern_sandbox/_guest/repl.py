@@ -21,7 +21,7 @@ HIGH = 900  # our own descriptors lie above what code closes that closes "all"; 
 KEPT_CELLS = 200
 KEPT_BYTES = 8 << 20
 MODES = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
-UNCAUGHT, INTERRUPTED = 1, 130
+UNCAUGHT, LOST, INTERRUPTED = 1, 70, 130
 COROUTINE = 0x80  # CO_COROUTINE, inspect
 
 
@@ -165,7 +165,11 @@ class Session:
             self.end_child(code)
         self.streams.flush()
         self.flush_c(None)
-        self.line.send(done=number, code=code)
+        try:
+            self.line.send(done=number, code=code)
+        except OSError:
+            self.say("the code has closed the kernel's own descriptors")
+            os._exit(LOST)
 
     def executed(self, source: bytes, path: str) -> int:
         """Run a cell as a notebook does; its exit code."""
@@ -251,10 +255,14 @@ class Session:
             else:
                 sys.excepthook(type(error), error, trace)
         except BaseException as worse:  # the stream, the hook or the error's own text is the code's
-            try:
-                os.write(2, ("%s, and %s in reporting it\n" % (type(error), type(worse))).encode("utf-8", "replace"))
-            except OSError:
-                return
+            self.say("%s, and %s in reporting it" % (type(error), type(worse)))
+
+    def say(self, words: str) -> None:
+        """Write to standard error past all of Python's own ways, where there is one."""
+        try:
+            os.write(2, (words + "\n").encode("utf-8", "replace"))
+        except OSError:
+            return
 
     # Signals and forks
 
