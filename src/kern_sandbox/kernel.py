@@ -14,7 +14,7 @@ from ._box.verdict import Judgement, judge
 from ._forkserver.branch import GRACE_S, Branch, CellEnd, Copy, Sinks
 from ._forkserver.held import HeldBox
 from ._forkserver.launch import Outcome
-from ._forkserver.pump import Collector, Relay
+from ._forkserver.pump import Collector, Relay, finish
 from .errors import SandboxError, SessionClosed, SpecError
 from .session import Callback, How, Session, result_of
 from .workspace import Workspace
@@ -114,9 +114,7 @@ class Kernel:
             try:
                 return self._run(text, limit, relays)
             finally:
-                for relay in relays:
-                    if relay is not None:
-                        relay.finish()
+                finish(relays)
 
     def _run(self, text: str, limit: float, relays: list[Relay | None]) -> ExecutionResult:
         session = self._session

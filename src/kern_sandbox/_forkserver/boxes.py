@@ -144,6 +144,8 @@ class Box:
             return False
         if "kill" in frame.body:
             self.end("killed")
+        elif "ask" in frame.body:
+            wire.reply(self.call, {"answer": self.ending})
         elif "signal" in frame.body:
             wire.reply(self.report, {"signal": frame.body["signal"]})
         return True

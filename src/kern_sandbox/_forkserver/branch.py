@@ -7,20 +7,20 @@ the fork server's.
 
 from __future__ import annotations
 
-import collections
 import errno
 import os
 import select
+import signal
 import socket
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import InternalError, SessionClosed, StartError
 from . import wire
 from .held import HeldBox, hear
-from .pump import Collector
+from .lines import Lines, Sinks, Word
 
 __all__ = ["GRACE_S", "Branch", "CellEnd", "Copy", "Sinks"]
 
@@ -31,24 +31,6 @@ _PATIENCE_S = (0.75 * GRACE_S, 0.25 * GRACE_S)
 _START_S = 60.0
 _END_S = 15.0
 _MUTE_S = 2.0
-_CHUNK = 1 << 18
-_PIPE_ROOM = 1 << 20
-_CARRIED = 1 << 20
-
-
-class Sinks(NamedTuple):
-    """Where a cell's output goes."""
-
-    out: Collector
-    err: Collector
-    values: Collector
-
-
-class Word(NamedTuple):
-    """Something that somebody said; ``None`` is an end of file."""
-
-    source: Literal["branch", "keeper", "box", "time"]
-    body: dict[str, Any] | None
 
 
 class CellEnd(NamedTuple):
@@ -67,28 +49,8 @@ class CellEnd(NamedTuple):
     ran: bool = True
 
 
-class Branch:
+class Branch(Lines):
     """One session's process. Used by one thread at a time; ``interrupt`` and ``hang_up`` by any."""
-
-    def __init__(self, box: HeldBox) -> None:
-        self.box = box
-        self.closed = False
-        self.carried = Sinks(*(Collector(_CARRIED) for _ in range(3)))
-        self._words: collections.deque[Word] = collections.deque()
-        self._gifts: list[int] = []
-        self._pipes: dict[int, int] = {}
-        self._control, control = wire.pair()
-        self._leash, leash = wire.pair()
-        self._gifts += [control.detach()]
-        for index in range(3):
-            reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            os.set_blocking(writer, True)
-            self._pipes[reader] = index
-            self._gifts.append(writer)
-        self._gifts.append(leash.detach())
-        self._poller = select.poll()
-        for fd in (self._control.fileno(), self._leash.fileno(), box.call.fileno(), *self._pipes):
-            self._poller.register(fd, select.POLLIN)
 
     # Coming to life
 
@@ -99,12 +61,14 @@ class Branch:
             StartError: the keeper could not fork it, or is silent.
             SessionClosed: the box ended; it knows how.
         """
-        self._give(self.box.line, {"start": True}, self._gifts)
+        self._give(self.box.line, {"start": True}, self.gifts)
         until = time.monotonic() + _START_S
-        self._expect("keeper", "adopted", until)
-        self._expect("branch", "pid", until)
-        while not self.box.started:
-            self._next(self.carried, until)
+        said: set[tuple[str, str]] = set()
+        while not said >= {("keeper", "adopted"), ("branch", "pid")}:
+            word = self._word(until)
+            said |= {(word.source, key) for key in word.body or ()}
+        if not self.box.wait_for_start(_END_S):
+            raise SessionClosed("starting a kernel: its box has ended")
 
     def start_from(self, copy: socket.socket, *, reseed: bool) -> None:
         """Be a fork of the copy at the other end of ``copy``.
@@ -114,8 +78,8 @@ class Branch:
             SessionClosed: the copy is gone.
         """
         until = time.monotonic() + _START_S
-        *gifts, leash = self._gifts
-        self._gifts = [leash]
+        *gifts, leash = self.gifts
+        self.gifts = [leash]
         try:
             self._give(copy, {"reseed": reseed}, gifts)
         finally:
@@ -123,9 +87,9 @@ class Branch:
                 os.close(fd)
         refused(_heard(copy, until, "forking a checkpoint"))
         pid = self._expect("branch", "pid", until)["pid"]
-        self._give(self.box.line, {"adopt": pid}, self._gifts)
+        self._give(self.box.line, {"adopt": pid}, self.gifts)
         self._expect("keeper", "adopted", until)
-        self._give(self._control, {"begin": True})
+        self._give(self.control, {"begin": True})
 
     def copy(self) -> Copy:
         """Fork a copy of the session that waits.
@@ -136,7 +100,7 @@ class Branch:
         """
         ours, theirs = wire.pair()
         try:
-            self._give(self._control, {"freeze": True}, [theirs.fileno()])
+            self._give(self.control, {"freeze": True}, [theirs.fileno()])
             theirs.close()
             until = time.monotonic() + _START_S
             refused(self._expect("branch", "failed", until))
@@ -160,19 +124,24 @@ class Branch:
                 raise SessionClosed("using a checkpoint that is closed", hint="Make another") from None
             raise
         finally:
-            if fds is self._gifts:
-                self._drop_gifts()
+            if fds is self.gifts:
+                self.drop_gifts()
 
     def _expect(self, source: str, key: str, until: float) -> dict[str, Any]:
         """The word with ``key`` from ``source``; others are not for now."""
         while True:
-            word = self._next(self.carried, until)
-            if word.source == "time":
-                raise StartError("kernel", "the session did not answer in time", hint="The host is overloaded?")
-            if word.body is None or (word.source == "keeper" and "ended" in word.body):
-                raise SessionClosed("asking something of a kernel: its process has ended")
-            if word.source == source and key in word.body:
+            word = self._word(until)
+            if word.source == source and word.body is not None and key in word.body:
                 return word.body
+
+    def _word(self, until: float) -> Word:
+        """The next word of a session that lives."""
+        word = self.next(self.carried, until)
+        if word.source == "time":
+            raise StartError("kernel", "the session did not answer in time", hint="The host is overloaded?")
+        if word.body is None or (word.source == "keeper" and "ended" in word.body):
+            raise SessionClosed("asking something of a kernel: its process has ended")
+        return word
 
     # One cell
 
@@ -187,30 +156,27 @@ class Branch:
             InternalError: the box neither answers nor ends.
         """
         began = time.monotonic()
-        for old, new in zip(self.carried, sinks):
-            if old.content():
-                new.feed(old.content())
-                self.carried = Sinks(*(Collector(_CARRIED) for _ in range(3)))
+        self.pour(sinks)
         if not self._begin({"run": number, "code": code}, sinks):
             found = self._until_end(number, sinks, began + _END_S) or self.end(sinks)
             return found._replace(ran=False)
         end = self._until_end(number, sinks, began + timeout_s)
         if end is None:
             end = self._interrupt(number, sinks, began)
-        for fd in list(self._pipes):
-            self._drain(fd, sinks)
+        for fd in list(self.pipes):
+            self.drain(fd, sinks)
         return end
 
     def _begin(self, body: dict[str, Any], sinks: Sinks) -> bool:
         """Send a cell, unless the session has ended since the last one: then ``False``, and the next word says how."""
-        self._words.clear()
+        self.words.clear()
         for fd, _ in self._poller.poll(0):
             self._attend(fd, sinks)
-        if any(word.body is None or word.source != "branch" for word in self._words):
+        if any(word.body is None or word.source != "branch" for word in self.words):
             return False
-        self._words.clear()
+        self.words.clear()
         try:
-            wire.send(self._control, body)
+            wire.send(self.control, body)
         except (BrokenPipeError, ConnectionResetError):
             return False
         return True
@@ -218,7 +184,7 @@ class Branch:
     def _until_end(self, number: int, sinks: Sinks, until: float, *, late: bool = False) -> CellEnd | None:
         """Wait for the end of the cell; ``None`` when time is up."""
         while True:
-            word = self._next(sinks, until)
+            word = self.next(sinks, until)
             if word.source == "time":
                 return None
             if word.source == "box" or (word.source == "keeper" and word.body is None):
@@ -246,10 +212,10 @@ class Branch:
 
     def _sweep(self, sinks: Sinks, began: float) -> bool:
         """Have the processes killed that the cell has left; ``False`` if that did not work."""
-        self._ask({"sweep": time.monotonic() - began})
+        self.ask({"sweep": time.monotonic() - began})
         until = time.monotonic() + _END_S
         while True:
-            word = self._next(sinks, until)
+            word = self.next(sinks, until)
             if word.source == "keeper" and word.body is not None and "swept" in word.body:
                 return word.body["swept"] is True
             if word.source in ("time", "box") or word.body is None:
@@ -260,7 +226,7 @@ class Branch:
         self.kill()
         until = time.monotonic() + _END_S
         while True:
-            word = self._next(sinks, until)
+            word = self.next(sinks, until)
             if word.source == "keeper" and word.body is not None and "ended" in word.body:
                 return self._ended(word.body, late=True)
             if word.source in ("time", "box") or (word.source == "keeper" and word.body is None):
@@ -268,7 +234,7 @@ class Branch:
 
     def _ended(self, body: dict[str, Any], late: bool) -> CellEnd:
         """The session's process has ended; where something of it escaped the keeper, the box ends too."""
-        if body.get("clean") is not True:
+        if body.get("clean") is not True or (_killed(body["ended"]) and not late and self.box.is_ending(_END_S)):
             return self._end_of_box(late)
         return CellEnd(status=body["ended"], late=late)
 
@@ -278,98 +244,6 @@ class Branch:
             if not self.box.wait_for_end(_END_S):
                 raise InternalError("ending a kernel's box: it neither answered nor ended", hint="Make a new kernel")
         return CellEnd(late=late)
-
-    # Waiting
-
-    def _next(self, sinks: Sinks, until: float) -> Word:
-        """The next word; output that arrives meanwhile goes to ``sinks``."""
-        while not self._words:
-            if self.closed:
-                raise SessionClosed("using a kernel: it was closed meanwhile", hint="Make a new one")
-            wait = until - time.monotonic()
-            ready = self._poller.poll(max(0.0, wait) * 1000)
-            if not ready and wait <= 0:
-                return Word("time", {})
-            for fd, _ in ready:
-                self._attend(fd, sinks)
-        return self._words.popleft()
-
-    def _attend(self, fd: int, sinks: Sinks) -> None:
-        if fd in self._pipes:
-            if not self._read(fd, _CHUNK, sinks):
-                self._poller.unregister(fd)
-                self._pipes.pop(fd)
-                os.close(fd)
-        elif fd == self._control.fileno():
-            self._note("branch", self._control)
-        elif fd == self._leash.fileno():
-            self._note("keeper", self._leash)
-        else:
-            self.box.attend()
-            if self.box.evidence is not None:
-                self._words.append(Word("box", None))
-
-    def _note(self, source: Literal["branch", "keeper"], sock: socket.socket) -> None:
-        body = hear(sock)
-        if body is None:
-            self._poller.unregister(sock)
-        if body != {}:
-            self._words.append(Word(source, body))
-
-    def _read(self, fd: int, most: int, sinks: Sinks) -> int:
-        """Read once; the number of bytes, 0 at the end of the stream, -1 where there is nothing now."""
-        try:
-            data = os.read(fd, most)
-        except BlockingIOError:
-            return -1
-        sinks[self._pipes[fd]].feed(data)
-        return len(data)
-
-    def _drain(self, fd: int, sinks: Sinks) -> None:
-        """What is in the pipe now, and not what somebody may go on to write."""
-        left = _PIPE_ROOM
-        while left > 0:
-            size = self._read(fd, min(left, _CHUNK), sinks)
-            if size <= 0:
-                return
-            left -= size
-
-    # From any thread
-
-    def interrupt(self) -> None:
-        """Ask the keeper to interrupt the session; nothing happens between two cells."""
-        self._ask({"interrupt": True})
-
-    def kill(self) -> None:
-        """Ask the keeper to end the session."""
-        self._ask({"end": True})
-
-    def _ask(self, body: dict[str, Any]) -> None:
-        try:
-            wire.send(self._leash, body)
-        except OSError:
-            return  # it has ended, which the next word tells
-
-    def hang_up(self) -> None:
-        """Wake whoever waits here: it then raises ``SessionClosed``."""
-        self.closed = True
-        try:
-            self._leash.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # the keeper was first
-
-    def _drop_gifts(self) -> None:
-        while self._gifts:
-            os.close(self._gifts.pop())
-
-    def close(self) -> None:
-        """End the session and let every descriptor go; closing twice does nothing."""
-        self.closed = True
-        self._drop_gifts()
-        self._control.close()
-        self._leash.close()
-        while self._pipes:
-            os.close(self._pipes.popitem()[0])
 
 
 class Copy:
@@ -399,6 +273,11 @@ class Copy:
     def close(self) -> None:
         """End it; closing twice does nothing."""
         self._line.close()
+
+
+def _killed(status: object) -> bool:
+    """Whether the process may have died with its box: the keeper, which dies too, was only faster to tell."""
+    return isinstance(status, int) and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 def _exit_code(code: object) -> int:

@@ -6,13 +6,14 @@ server, on the call socket, as for every call.
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import select
 import socket
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from .._box.verdict import Facts, judge, raise_failure
 from .._linux.cgroup_tree import counter
@@ -77,6 +78,7 @@ class HeldBox:
         self.members: set[int] = set()
         self._stderr = [launched.stderr]
         self._counters: list[Counter] = []
+        self._answers: collections.deque[str] = collections.deque()
         self._reading = threading.Lock()
 
     def attend(self) -> None:
@@ -92,6 +94,8 @@ class HeldBox:
             return False
         if frame is None:
             self.evidence = {}
+        elif "answer" in frame.body:
+            self._answers.append(frame.body["answer"])
         elif "started" in frame.body:
             rows = zip(frame.body["counters"], frame.fds)
             self._counters = [Counter(name, key, unit, fd) for (name, key, unit), fd in rows]
@@ -114,13 +118,30 @@ class HeldBox:
 
     def wait_for_end(self, patience_s: float) -> bool:
         """Whether the box has ended within ``patience_s``."""
+        self._attend_until(lambda: False, patience_s)
+        return self.evidence is not None
+
+    def wait_for_start(self, patience_s: float) -> bool:
+        """Whether the fork server says within ``patience_s`` that the program has started."""
+        self._attend_until(lambda: self.started, patience_s)
+        return self.started
+
+    def is_ending(self, patience_s: float) -> bool:
+        """Whether the fork server has taken the box down, or is doing it; it may take ``patience_s`` to say so."""
+        try:
+            wire.send(self.call, {"ask": True})
+        except OSError:
+            return True
+        self._attend_until(lambda: bool(self._answers), patience_s)
+        return self.evidence is not None or not self._answers or self._answers.popleft() != "exit"
+
+    def _attend_until(self, enough: Callable[[], bool], patience_s: float) -> None:
         until = time.monotonic() + patience_s
         poller = select.poll()
         poller.register(self.call, select.POLLIN)
         self.attend()
-        while self.evidence is None and poller.poll(max(0.0, until - time.monotonic()) * 1000):
+        while self.evidence is None and not enough() and poller.poll(max(0.0, until - time.monotonic()) * 1000):
             self.attend()
-        return self.evidence is not None
 
     def raise_not_started(self, facts: Facts) -> None:
         """The box has ended, and no kernel has come to life in it.

@@ -14,7 +14,7 @@ from .._linux.fds import memory_file
 from ..errors import HostError
 from . import wire
 from .client import ForkServer
-from .pump import Collector, Relay, pump
+from .pump import Collector, Relay, finish, pump
 
 __all__ = ["Command", "Launched", "Outcome", "Stop", "launch", "run"]
 
@@ -211,7 +211,5 @@ def run(server: ForkServer, command: Command, stop: Stop | None = None) -> Outco
             stop.attach(launched.call)
         evidence = loop.run(command.timeout_s, server.death)
     finally:
-        for relay in relays:
-            if relay is not None:
-                relay.finish()
+        finish(relays)
     return Outcome(evidence, out.content(), err.content(), values.content(), out.truncated or err.truncated)

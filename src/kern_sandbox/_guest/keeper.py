@@ -83,24 +83,24 @@ class Keeper:
         """Wait and serve until a branch is asked for (its descriptors come back) or the host is gone (``None``)."""
         while True:
             self.reap()
-            for fd, _ in self.poller.poll():
-                if fd == self.host.fd:
-                    word = self.host.receive()
-                    if word is None:
-                        return None
-                    if "start" in word[0]:
-                        return list(word[1])
-                    self.hear(*word)
-                elif fd == self.wakeup:
+            ready = [fd for fd, _ in self.poller.poll()]
+            for fd in ready:
+                if fd == self.wakeup:
                     drain(fd)
-                else:
+                elif fd != self.host.fd:
                     self.obey(fd)
+            word = self.host.receive() if self.host.fd in ready else ({}, [])
+            if word is None:
+                return None
+            if "start" in word[0]:
+                return list(word[1])
+            self.hear(*word)
 
     def hear(self, body: "Dict[str, Any]", fds: "List[int]") -> None:
         """The host tells of a process that a copy of a branch has forked: a branch with its leash, or a copy."""
-        if fds:
+        if "adopt" in body:
             self.adopt(body["adopt"], fds[0])
-        else:
+        elif "copy" in body:
             self.copies.add(body["copy"])
 
     def catch_up(self) -> None:
