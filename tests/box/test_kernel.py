@@ -178,7 +178,10 @@ def test_two_kernels_of_a_sandbox_share_nothing_but_the_workspace(sandbox):
 
 
 def test_two_thousand_cells_leave_nothing_behind(kernel):
-    inside = "import os, sys, linecache\n(len(os.listdir('/proc/self/fd')), len([k for k in linecache.cache if '<cell' in k]))"
+    inside = """
+import os, linecache
+(len(os.listdir('/proc/self/fd')), len([name for name in linecache.cache if '<cell' in name]))
+"""
     kernel.run_code("x = 0")
     before = kernel.run_code(inside)
     ours = len(os.listdir("/proc/self/fd"))

@@ -87,7 +87,12 @@ def test_random_numbers_go_on_after_a_rollback_and_differ_after_a_fork(kernel):
 def test_forks_run_side_by_side_and_end_on_their_own(kernel, background):
     kernel.run_code("import time, os")
     siblings = kernel.fork(5)
-    code = "x.append({0}); open('turn{0}', 'w').close()\nwhile len([n for n in os.listdir() if 'turn' in n]) < 5: time.sleep(0.01)\nx"
+    code = """
+x.append({0})
+open('turn{0}', 'w').close()
+while len([name for name in os.listdir() if 'turn' in name]) < 5: time.sleep(0.01)
+x
+"""
     cells = [background(lambda n=n: siblings[n].run_code(code.format(n))) for n in range(5)]
     assert [cell.result(60).results[0].text for cell in cells] == [f"[1, {n}]" for n in range(5)]
     siblings[0].run_code("os._exit(1)")
@@ -103,9 +108,16 @@ def test_forks_run_side_by_side_and_end_on_their_own(kernel, background):
 
 
 def test_an_event_loop_goes_on_in_every_branch(kernel):
-    kernel.run_code(
-        "import asyncio\nticks = 0\nasync def tick():\n    global ticks\n    while True:\n        ticks += 1\n        await asyncio.sleep(0)"
-    )
+    code = """
+import asyncio
+ticks = 0
+async def tick():
+    global ticks
+    while True:
+        ticks += 1
+        await asyncio.sleep(0)
+"""
+    kernel.run_code(code)
     kernel.run_code("task = asyncio.ensure_future(tick()); await asyncio.sleep(0)")
     (sibling,) = kernel.fork(1)
     for each in (kernel, sibling):
@@ -149,9 +161,13 @@ def test_a_copy_that_the_code_has_killed_is_said_to_be_gone(kernel):
 def test_a_box_without_room_for_another_process_says_so(pids_cgroup, make):
     with make(pids=6).kernel() as kernel:
         kept = []
-        with pytest.raises(kern.StartError, match="raise pids"):
+
+        def fill():
             while True:
                 kept.append(kernel.checkpoint())
+
+        with pytest.raises(kern.StartError, match="raise pids"):
+            fill()
         assert 0 < len(kept) < 6
         assert text(kernel, "1") == "1"
         with pytest.raises(kern.StartError, match="raise pids"):

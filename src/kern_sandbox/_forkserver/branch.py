@@ -212,7 +212,7 @@ class Branch(Lines):
 
     def _sweep(self, sinks: Sinks, began: float) -> bool:
         """Have the processes killed that the cell has left; ``False`` if that did not work."""
-        self.ask({"sweep": time.monotonic() - began})
+        self.ask({"sweep": time.clock_gettime(time.CLOCK_BOOTTIME) - (time.monotonic() - began)})
         until = time.monotonic() + _END_S
         while True:
             word = self.next(sinks, until)

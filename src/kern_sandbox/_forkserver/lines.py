@@ -80,14 +80,20 @@ class Lines:
         """The next word; output that arrives meanwhile goes to ``sinks``."""
         while not self.words:
             if self.closed:
-                raise SessionClosed("using a kernel: it was closed meanwhile", hint="Make a new one")
+                raise self._hung_up()
             wait = until - time.monotonic()
             ready = self._poller.poll(max(0.0, wait) * 1000)
             if not ready and wait <= 0:
                 return Word("time", {})
             for fd, _ in ready:
                 self._attend(fd, sinks)
+        if self.closed:
+            raise self._hung_up()
         return self.words.popleft()
+
+    @staticmethod
+    def _hung_up() -> SessionClosed:
+        return SessionClosed("using a kernel: it was closed meanwhile", hint="Make a new one")
 
     def _attend(self, fd: int, sinks: Sinks) -> None:
         if fd in self.pipes:

@@ -9,7 +9,6 @@ Stdlib only, Python 3.8 or later.
 import os
 import select
 import signal
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +128,8 @@ class Keeper:
         elif "interrupt" in word[0]:
             send(signal.SIGINT, pid, group=True)
         elif "sweep" in word[0]:
-            since = time.clock_gettime(time.CLOCK_BOOTTIME) - word[0]["sweep"]
+            tick = 1 / os.sysconf("SC_CLK_TCK")  # Linux rounds down when a process has started
+            since = word[0]["sweep"] - tick
             clean = self.kill(lambda table: [each for each in owned(table, pid) if each.started >= since])
             tell(leash, swept=clean)
 
@@ -148,9 +148,8 @@ class Keeper:
 
     def end(self, pid: int) -> None:
         """Kill a branch; what belongs to it follows when it is reaped."""
-        for process in owned(processes(), pid):
-            send(signal.SIGKILL, process.pid)
-        send(signal.SIGKILL, pid)
+        for each in [pid, *(process.pid for process in owned(processes(), pid))]:
+            send(signal.SIGKILL, each)
         try:
             _, status = os.waitpid(pid, 0)
         except ChildProcessError:
