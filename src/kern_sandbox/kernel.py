@@ -125,10 +125,7 @@ class Kernel:
         start = time.monotonic()
         end = self._branch.run(self._cells, text, sinks, limit)
         duration_ms = round((time.monotonic() - start) * 1000)
-        if end.code is None and end.status is None:
-            self._require_box_verdict()
-        evidence = self._evidence(end)
-        judgement = self._judge(end, evidence, limit)
+        evidence, judgement = self._account(end, limit)
         if not end.ran:
             self._require_alive()
         files = [] if before is None else Workspace.changes(before, session.workspace.scan())
@@ -136,6 +133,13 @@ class Kernel:
         truncated = out.truncated or err.truncated
         outcome = Outcome(evidence, out.content(), err.content(), values.content(), truncated)
         return result_of(outcome, judgement, duration_ms, files)
+
+    def _account(self, end: CellEnd, limit: float) -> tuple[dict[str, Any], Judgement]:
+        """What a cell's end means, for its result and for the kernel."""
+        if end.code is None and end.status is None:
+            self._require_box_verdict()
+        evidence = self._evidence(end)
+        return evidence, self._judge(end, evidence, limit)
 
     def _require_box_verdict(self) -> None:
         """The box has ended under a cell.
@@ -272,6 +276,8 @@ class Kernel:
 
     def _require_alive(self) -> None:
         self._require_box()
+        if self._ended is None and self._branch.has_ended():
+            self._account(self._branch.last_end(), self._timeout_s)
         if self._ended is not None:
             hint = "Roll it back to a checkpoint, or make a new one; the workspace is still there"
             raise SessionClosed(f"using a kernel that has died: {self._ended}", hint=hint)

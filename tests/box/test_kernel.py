@@ -109,7 +109,8 @@ def test_a_flood_of_output_is_capped_for_each_cell(make):
 
 
 def test_callbacks_get_output_as_it_comes_and_their_errors_are_raised(kernel):
-    out, err = [], []
+    out: list[str] = []
+    err: list[str] = []
     code = "import sys\nprint('a'); print('b', file=sys.stderr)"
     kernel.run_code(code, on_stdout=out.append, on_stderr=err.append)
     assert ("".join(out), "".join(err)) == ("a\n", "b\n")
@@ -212,8 +213,9 @@ def test_a_bad_argument_is_refused_and_named(kernel, arguments, word):
 def rich(make):
     """A kernel that can import matplotlib, pandas and IPython, from where this interpreter has them."""
     found = importlib.util.find_spec("matplotlib")
-    need(found is not None, "matplotlib is not installed")
-    site = Path(found.origin).parent.parent
+    place = found.origin if found else None
+    need(place is not None, "matplotlib is not installed")
+    site = Path(str(place)).parent.parent
     with make(mounts={str(site): "/opt/site"}, memory_mb=1024).kernel(env={"PYTHONPATH": "/opt/site"}) as kernel:
         yield kernel
 

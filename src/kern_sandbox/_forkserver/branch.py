@@ -52,6 +52,12 @@ class CellEnd(NamedTuple):
 class Branch(Lines):
     """One session's process. Used by one thread at a time; ``interrupt`` and ``hang_up`` by any."""
 
+    def __init__(self, box: HeldBox) -> None:
+        super().__init__(box)
+        self._turns = threading.Lock()
+        self._running = False
+        self._asked = 0
+
     # Coming to life
 
     def start(self) -> None:
@@ -157,29 +163,58 @@ class Branch(Lines):
         """
         began = time.monotonic()
         self.pour(sinks)
-        if not self._begin({"run": number, "code": code}, sinks):
-            found = self._until_end(number, sinks, began + _END_S) or self.end(sinks)
-            return found._replace(ran=False)
-        end = self._until_end(number, sinks, began + timeout_s)
+        with self._turns:
+            self._running = True
+        try:
+            return self._run(number, code, sinks, began + timeout_s)
+        finally:
+            with self._turns:
+                self._running = False
+
+    def _run(self, number: int, code: str, sinks: Sinks, until: float) -> CellEnd:
+        if not self._begin({"run": number, "code": code}):
+            return self.last_end(sinks)._replace(ran=False)
+        began = time.monotonic()
+        end = self._until_end(number, sinks, until)
         if end is None:
             end = self._interrupt(number, sinks, began)
+        if end.code is not None:
+            self._await_interrupts(sinks)
         for fd in list(self.pipes):
             self.drain(fd, sinks)
         return end
 
-    def _begin(self, body: dict[str, Any], sinks: Sinks) -> bool:
-        """Send a cell, unless the session has ended since the last one: then ``False``, and the next word says how."""
-        self.words.clear()
-        for fd, _ in self._poller.poll(0):
-            self._attend(fd, sinks)
-        if any(word.body is None or word.source != "branch" for word in self.words):
-            return False
+    def _begin(self, body: dict[str, Any]) -> bool:
+        """Send a cell; ``False`` where nobody is left to run it."""
         self.words.clear()
         try:
             wire.send(self.control, body)
         except (BrokenPipeError, ConnectionResetError):
             return False
         return True
+
+    def last_end(self, sinks: Sinks | None = None) -> CellEnd:
+        """How the session has ended, which it has, or is about to."""
+        sinks = sinks or self.carried
+        if self.fate is not None:
+            return self._ended(self.fate, late=False)
+        return self._until_end(0, sinks, time.monotonic() + _END_S) or self.end(sinks)
+
+    def interrupt(self) -> None:
+        """Interrupt the cell that is running, if one is. From any thread."""
+        with self._turns:
+            if self._running:
+                self._asked += 1
+                self.ask({"interrupt": True})
+
+    def _await_interrupts(self, sinks: Sinks) -> None:
+        """An interrupt that is on its way as a cell ends must not reach the next one."""
+        with self._turns:
+            self._running = False
+        until = time.monotonic() + _END_S
+        while self.acknowledged < self._asked and not self.closed and self.fate is None:
+            if not self.turn(sinks, until - time.monotonic()) and time.monotonic() >= until:
+                return
 
     def _until_end(self, number: int, sinks: Sinks, until: float, *, late: bool = False) -> CellEnd | None:
         """Wait for the end of the cell; ``None`` when time is up."""

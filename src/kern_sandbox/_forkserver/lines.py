@@ -45,6 +45,9 @@ class Lines:
     def __init__(self, box: HeldBox) -> None:
         self.box = box
         self.closed = False
+        self.fate: dict[str, Any] | None = None
+        self.acknowledged = 0
+        self._leash_lives = True
         self._carried: Sinks | None = None
         self.words: collections.deque[Word] = collections.deque()
         self.gifts: list[int] = []
@@ -82,14 +85,24 @@ class Lines:
             if self.closed:
                 raise self._hung_up()
             wait = until - time.monotonic()
-            ready = self._poller.poll(max(0.0, wait) * 1000)
-            if not ready and wait <= 0:
+            if not self.turn(sinks, wait) and wait <= 0:
                 return Word("time", {})
-            for fd, _ in ready:
-                self._attend(fd, sinks)
         if self.closed:
             raise self._hung_up()
         return self.words.popleft()
+
+    def turn(self, sinks: Sinks, wait_s: float) -> bool:
+        """Wait once, and take in what has come; ``False`` if nothing has."""
+        ready = self._poller.poll(max(0.0, wait_s) * 1000)
+        for fd, _ in ready:
+            self._attend(fd, sinks)
+        return bool(ready)
+
+    def has_ended(self) -> bool:
+        """Whether the keeper has said that the session's process has ended."""
+        if self.fate is None and self._leash_lives:
+            self._note("keeper", self.leash)
+        return self.fate is not None
 
     @staticmethod
     def _hung_up() -> SessionClosed:
@@ -114,7 +127,13 @@ class Lines:
         body = hear(sock)
         if body is None:
             self._poller.unregister(sock)
-        if body != {}:
+            self._leash_lives = self._leash_lives and sock is not self.leash
+        elif source == "keeper" and "ended" in body:
+            self.fate = body
+        elif source == "keeper" and "interrupted" in body:
+            self.acknowledged += 1
+            return
+        if body != {} and not (body is None and source == "keeper" and self.fate is not None):
             self.words.append(Word(source, body))
 
     def _read(self, fd: int, most: int, sinks: Sinks) -> int:
@@ -134,12 +153,6 @@ class Lines:
             if size <= 0:
                 return
             left -= size
-
-    # From any thread
-
-    def interrupt(self) -> None:
-        """Ask the keeper to interrupt the session; nothing happens between two cells."""
-        self.ask({"interrupt": True})
 
     def kill(self) -> None:
         """Ask the keeper to end the session."""

@@ -127,6 +127,7 @@ class Keeper:
             self.end(pid)
         elif "interrupt" in word[0]:
             send(signal.SIGINT, pid, group=True)
+            tell(leash, interrupted=pid)
         elif "sweep" in word[0]:
             tick = 1 / os.sysconf("SC_CLK_TCK")  # Linux rounds down when a process has started
             since = word[0]["sweep"] - tick
