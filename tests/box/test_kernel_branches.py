@@ -193,3 +193,13 @@ def test_only_a_checkpoint_of_the_same_box_is_accepted(sandbox, kernel):
         kernel.rollback("it")
     with pytest.raises(kern.SessionClosed, match="closed"):
         other.rollback(foreign)
+
+
+@pytest.mark.parametrize("shape", [{"user": 1000}, {"cap_drop": ()}, {"root": "scratch"}, {"tmpfs": {}}], ids=str)
+def test_a_box_of_any_shape_holds_a_kernel(make, shape):
+    with make(used=False, **shape).kernel() as kernel:
+        kernel.run_code("x = [1]")
+        checkpoint = kernel.checkpoint()
+        kernel.run_code("import os; os._exit(1)")
+        kernel.rollback(checkpoint)
+        assert text(kernel, "x") == "[1]"
