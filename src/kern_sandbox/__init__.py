@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .aio import AsyncSandbox
+    from .aio import AsyncKernel, AsyncSandbox
     from .doctor import HostReport, doctor
     from .errors import (
         CgroupUnavailable,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         StartError,
         WorkspaceError,
     )
+    from .kernel import Checkpoint, Kernel
     from .process import Process
     from .results import ExecutionResult, FileInfo, Result, SandboxFault, Usage
     from .sandbox import Sandbox, run_code
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncKernel",
     "AsyncSandbox",
     "CgroupUnavailable",
+    "Checkpoint",
     "DigestMismatch",
     "ExecutionResult",
     "FileInfo",
@@ -48,6 +51,7 @@ __all__ = [
     "HostReport",
     "ImageError",
     "InternalError",
+    "Kernel",
     "LayerRefused",
     "MountRefused",
     "NamespacesUnavailable",
@@ -68,8 +72,9 @@ __all__ = [
 ]
 
 _HOMES = (
-    ("aio", ("AsyncSandbox",)),
+    ("aio", ("AsyncKernel", "AsyncSandbox")),
     ("doctor", ("HostReport", "doctor")),
+    ("kernel", ("Checkpoint", "Kernel")),
     ("process", ("Process",)),
     ("results", ("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage")),
     ("sandbox", ("Sandbox", "run_code")),

@@ -1,19 +1,23 @@
-"""The same verbs for asyncio: a façade over ``Sandbox``; cancelling a task ends its box."""
+"""The same verbs for asyncio: a façade over ``Sandbox`` and ``Kernel``; cancelling a task ends its box, or its cell."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillRunning
 from typing import Any, Callable, TypeVar
 
+from ._forkserver.branch import GRACE_S
 from .errors import SessionClosed
+from .kernel import Checkpoint, Kernel, start_kernel
 from .process import Process
 from .results import ExecutionResult
 from .session import Callback, How, Session, Stop
 
-__all__ = ["AsyncSandbox"]
+__all__ = ["AsyncKernel", "AsyncSandbox"]
 
 _MAX_CALLS = 256
 T = TypeVar("T")
@@ -96,6 +100,10 @@ class AsyncSandbox:
         """``Sandbox.spawn``, awaited; the process's own pipes are ordinary binary files."""
         return await self._do(self._session.spawn, argv, cwd, How(timeout_s, env=env))
 
+    async def kernel(self, *, timeout_s: float | None = None, env: Mapping[str, str] | None = None) -> AsyncKernel:
+        """``Sandbox.kernel``, awaited."""
+        return AsyncKernel(await self._do(start_kernel, self._session, timeout_s, env, self))
+
     async def write_file(self, path: str, data: str | bytes) -> None:
         """``Sandbox.write_file``, awaited."""
         await self._do(self._session.workspace.write_file, path, data)
@@ -118,3 +126,88 @@ class AsyncSandbox:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+class AsyncKernel:
+    """A ``Kernel`` whose verbs are awaited; ``AsyncSandbox.kernel`` makes it.
+
+    Cells take turns on one thread of this object's own. Cancelling the task that awaits a cell interrupts the cell,
+    and kills the kernel's process if that does not end it within a second.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kern-kernel")
+
+    @property
+    def alive(self) -> bool:
+        """As ``Kernel.alive``."""
+        return self._kernel.alive
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        timeout_s: float | None = None,
+        on_stdout: Callback | None = None,
+        on_stderr: Callback | None = None,
+    ) -> ExecutionResult:
+        """``Kernel.run_code``, awaited."""
+        run = functools.partial(self._kernel.run_code, timeout_s=timeout_s, on_stdout=on_stdout, on_stderr=on_stderr)
+        cell = self._submit(run, code)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(cell))
+        except asyncio.CancelledError:
+            if not cell.cancel():
+                await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, _stop, self._kernel, cell))
+            raise
+
+    def _submit(self, verb: Callable[..., T], *args: Any) -> Future[T]:
+        try:
+            return self._thread.submit(verb, *args)
+        except RuntimeError:  # the executor's word for being shut down
+            raise SessionClosed("using a kernel that is closed", hint="Make a new one") from None
+
+    async def _do(self, verb: Callable[..., T], *args: Any) -> T:
+        return await asyncio.shield(asyncio.wrap_future(self._submit(verb, *args)))
+
+    def interrupt(self) -> None:
+        """As ``Kernel.interrupt``."""
+        self._kernel.interrupt()
+
+    def kill(self) -> None:
+        """As ``Kernel.kill``."""
+        self._kernel.kill()
+
+    async def checkpoint(self) -> Checkpoint:
+        """``Kernel.checkpoint``, awaited."""
+        return await self._do(self._kernel.checkpoint)
+
+    async def rollback(self, checkpoint: Checkpoint) -> None:
+        """``Kernel.rollback``, awaited."""
+        await self._do(self._kernel.rollback, checkpoint)
+
+    async def fork(self, n: int) -> list[AsyncKernel]:
+        """``Kernel.fork``, awaited."""
+        return [AsyncKernel(kernel) for kernel in await self._do(self._kernel.fork, n)]
+
+    async def close(self) -> None:
+        """``Kernel.close``, awaited."""
+        await asyncio.get_running_loop().run_in_executor(None, self._kernel.close)
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> AsyncKernel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _stop(kernel: Kernel, cell: Future[ExecutionResult]) -> None:
+    """Interrupt the cell, kill it if need be, and wait until it has ended; how is nobody's concern any more."""
+    kernel.interrupt()
+    try:
+        cell.exception(GRACE_S)
+    except StillRunning:
+        kernel.kill()
+        cell.exception()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .kernel import Kernel, start_kernel
 from .session import Callback, How, Session
 
 if TYPE_CHECKING:
@@ -184,6 +185,18 @@ class Sandbox:
             SandboxError: as in ``run_code``; what goes wrong later is raised by ``Process.wait``.
         """
         return self._session.spawn(argv, cwd, How(timeout_s, env=env))
+
+    def kernel(self, *, timeout_s: float | None = None, env: Mapping[str, str] | None = None) -> Kernel:
+        """Start a warm interpreter in a box of its own: its cells share one process.
+
+        Args:
+            timeout_s: wall clock of a cell; the Sandbox's own if ``None``. The kernel itself lives until it is closed.
+            env: variables on top of the Sandbox's.
+
+        Raises:
+            SandboxError: as in ``run_code``; ``StartError`` for an interpreter that does not start.
+        """
+        return start_kernel(self._session, timeout_s, env, self)
 
     def write_file(self, path: str, data: str | bytes) -> None:
         """Write a workspace file, whole or not at all; parents are made.

@@ -19,6 +19,7 @@ from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
 from ._forkserver.client import ForkServer, Opening, Temporary, current_server, discard_owner, existing_server
+from ._forkserver.held import HeldBox
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from .errors import HostError, SandboxError, SessionClosed
 from .process import Process
@@ -29,7 +30,7 @@ from .workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Callback", "How", "Session", "Stop"]
+__all__ = ["Callback", "How", "Session", "Stop", "result_of"]
 
 _GUEST_FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_guest")
 _SNIPPETS = (
@@ -38,6 +39,8 @@ _SNIPPETS = (
     ("sh", "main.sh", ("sh",)),
     ("node", "main.js", ("node",)),
 )
+_HELD_S = 1e9
+"""The deadline of a box that its caller holds: it ends with the caller."""
 Callback = Callable[[str], object]
 
 
@@ -97,6 +100,12 @@ class Session:
         server = self._server()
         return Process(launch(server, command, interactive=True), self._facts(command), server.death)
 
+    def hold(self, how: How) -> HeldBox:
+        """Start a kernel's box."""
+        argv = [self.plan.python, f"{GUEST}/run_once.py", "-", "3"]
+        command = replace(self._command(argv, how), timeout_s=_HELD_S, snippet=_starts_alike(how.env))
+        return HeldBox(self._server(), command)
+
     def require_open(self) -> None:
         """Raises ``SessionClosed`` once it is closed."""
         if self.closed:
@@ -146,7 +155,11 @@ class Session:
         return server
 
     def _facts(self, command: Command) -> Facts:
-        return Facts(command.argv[0], self.plan.userland, command.timeout_s, self.spec.memory_mb, self.spec.pids)
+        return self.facts(command.argv[0], command.timeout_s)
+
+    def facts(self, program: str, timeout_s: float) -> Facts:
+        """What a verdict says about a call of ``program``."""
+        return Facts(program, self.plan.userland, timeout_s, self.spec.memory_mb, self.spec.pids)
 
     def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
         try:
@@ -168,7 +181,7 @@ class Session:
             raise_failure(outcome.evidence["refused"])
         judgement = judge(outcome.evidence, self._facts(command))
         files = [] if before is None else Workspace.changes(before, self.workspace.scan())
-        return _result(outcome, judgement, duration_ms, files)
+        return result_of(outcome, judgement, duration_ms, files)
 
 
 def _starts_alike(env: Mapping[str, str] | None) -> bool:
@@ -176,7 +189,8 @@ def _starts_alike(env: Mapping[str, str] | None) -> bool:
     return not any(name.startswith(("PYTHON", "LD_", "LC_", "LANG", "GLIBC_", "MALLOC_")) for name in env or ())
 
 
-def _result(outcome: Outcome, judgement: Judgement, duration_ms: int, files: list[FileInfo]) -> ExecutionResult:
+def result_of(outcome: Outcome, judgement: Judgement, duration_ms: int, files: list[FileInfo]) -> ExecutionResult:
+    """The result of a call, of what it left and how it was judged."""
     stderr = outcome.stderr.decode("utf-8", "replace")
     notes = "".join(f"kern: note: {note}\n" for note in judgement.notes)
     gap = "\n" if notes and stderr and not stderr.endswith("\n") else ""

@@ -36,6 +36,7 @@ class Box:
         call: the client's end, once there is a call; its end of file cancels the box.
         timeout_s: counted from the moment the program starts, or could have: init is ready and has its order.
         evidence: what is known so far, as the client will get it.
+        held: its call lasts as long as the caller likes, and is told at once how to read the box's counters.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Box:
     listener: int | None = None
     new_listener: bool = False
     ending: Ending = "exit"
+    held: bool = False
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -77,6 +79,7 @@ class Box:
         """
         body = asked.body
         self.timeout_s = body["timeout_s"]
+        self.held = body.get("held", False)
         order = {name: body[name] for name in ("argv", "env", "cwd", "cell", "roles")}
         wire.send(self.report, order, asked.fds[1:])
         self.asked = asked
@@ -119,6 +122,22 @@ class Box:
             for fd in frame.fds:
                 os.close(fd)
 
+    def tell_started(self, *, named: bool) -> None:
+        """Give a caller that holds the box its notes, and the open files of its counters; ``named`` as in a verdict."""
+        if not self.held or self.call is None or "started" not in self.evidence:
+            return
+        files = self.group.counter_files()
+        opened = [os.open(file.path, os.O_RDONLY | os.O_CLOEXEC) for file in files]
+        try:
+            counters = [[file.name, file.key, file.unit] for file in files]
+            body = {"started": True, "notes": self.notes, "named": named, "counters": counters}
+            wire.send(self.call, body, opened)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the caller is gone, which its end of file will tell
+        finally:
+            for fd in opened:
+                os.close(fd)
+
     def read_listener(self) -> bool:
         """A forbidden call waits for an answer: name it, and end the box instead of answering.
 
@@ -145,6 +164,8 @@ class Box:
             return False
         if "kill" in frame.body:
             self.end("killed")
+        elif "ask" in frame.body:
+            wire.reply(self.call, {"answer": self.ending})
         elif "signal" in frame.body:
             wire.reply(self.report, {"signal": frame.body["signal"]})
         return True

@@ -14,7 +14,7 @@ from .._linux.fds import memory_file
 from ..errors import HostError
 from . import wire
 from .client import ForkServer
-from .pump import Collector, Relay, pump
+from .pump import Collector, Relay, finish, pump
 
 __all__ = ["Command", "Launched", "Outcome", "Stop", "launch", "run"]
 
@@ -137,13 +137,15 @@ class _Ends:
         fds.clear()
 
 
-def launch(server: ForkServer, command: Command, *, interactive: bool = False) -> Launched:
+def launch(server: ForkServer, command: Command, *, interactive: bool = False, line: int | None = None) -> Launched:
     """Ask ``server`` for a box that runs ``command``.
 
     Args:
         server: where the plan is open.
         command: what to run.
         interactive: give standard input a pipe even where the command has none.
+        line: what the program finds as its descriptor 3. The caller holds the box by the other end, and the fork
+            server says on the call socket when the program has started.
 
     Raises:
         InternalError: the fork server is dead.
@@ -154,6 +156,8 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False) -
         stdin = ends.input(interactive or command.stdin is not None)
         stdout, stderr = ends.output("stdout"), ends.output("stderr")
         results = ends.output("results") if command.results else None
+        if line is not None:
+            ends.give("line", os.dup(line))
         for name, content in command.cell.items():
             ends.give("cell", memory_file(f"kern-{name}", content))
         body = {
@@ -165,6 +169,7 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False) -
             "timeout_s": command.timeout_s,
             "snippet": command.snippet,
             "roles": ends.roles,
+            "held": line is not None,
         }
         return Launched(server.start(body, ends.theirs), stdin, stdout, stderr, results)
     except OSError as error:
@@ -206,7 +211,5 @@ def run(server: ForkServer, command: Command, stop: Stop | None = None) -> Outco
             stop.attach(launched.call)
         evidence = loop.run(command.timeout_s, server.death)
     finally:
-        for relay in relays:
-            if relay is not None:
-                relay.finish()
+        finish(relays)
     return Outcome(evidence, out.content(), err.content(), values.content(), out.truncated or err.truncated)

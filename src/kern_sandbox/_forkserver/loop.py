@@ -9,6 +9,9 @@ from typing import Any, Callable, NamedTuple
 __all__ = ["Loop"]
 
 
+_LONGEST_S = 3600.0  # epoll(7) counts milliseconds in an int
+
+
 class _Watch(NamedTuple):
     handler: Callable[[], None]
     on_fault: Callable[[str], None]
@@ -32,7 +35,7 @@ class Loop:
 
     def turn(self, wait_s: float | None) -> None:
         """Wait up to ``wait_s`` seconds, and handle everything that is ready."""
-        for key, _ in self._selector.select(wait_s):
+        for key, _ in self._selector.select(None if wait_s is None else min(wait_s, _LONGEST_S)):
             if self._still(key):
                 self._handle(key.data)
 

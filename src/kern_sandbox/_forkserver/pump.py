@@ -13,13 +13,13 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ..errors import InternalError
 from . import wire
 
-__all__ = ["Collector", "Relay", "pump"]
+__all__ = ["Collector", "Relay", "finish", "pump"]
 
 _CHUNK = 1 << 18
 _PIPE_ROOM = 1 << 20
@@ -70,6 +70,23 @@ class Relay:
                     self._callback(text)
                 except BaseException as error:  # it belongs to the caller and is raised there by finish()
                     self.error = error
+
+
+def finish(relays: Iterable[Relay | None]) -> None:
+    """Finish every relay that there is.
+
+    Raises:
+        BaseException: the first that a callback raised.
+    """
+    errors = []
+    for relay in relays:
+        if relay is not None:
+            try:
+                relay.finish()
+            except BaseException as error:  # it belongs to the caller, once every thread has stopped
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 class Collector:

@@ -65,7 +65,7 @@ class Server:
 
         A call that is about to end comes before tidying, which takes as long as a short program runs.
         """
-        calls = any(box.call is not None for box in self.boxes.values())
+        calls = any(box.call is not None and not box.held for box in self.boxes.values())
         if self.nursery.refill() or self.groups.tidy(urgent_only=calls):
             return 0
         dues = [*(box.due for box in self.boxes.values()), *self.sweeps, *self.nursery.dues()]
@@ -166,6 +166,7 @@ class Server:
             self.loop.watch(box.listener, lambda: self._on_listener(box), lambda words: self._break(box, words))
         if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
             box.due = time.monotonic() + box.timeout_s
+            box.tell_started(named=self.able.listener)
         if box.call is not None and ("started" in box.evidence or box.over):
             box.let_go_of_order()
             self.nursery.spares.wish(box)

@@ -26,4 +26,6 @@ def get_ready() -> object:
 
 snippet = serve(3, 4, get_ready)
 take_environment(snippet.env)
+if snippet.path == "-":
+    load("keeper").keep(snippet.results_fd, load)
 ending.run_to_the_end(lambda: cell.run_file(snippet.path, snippet.results_fd, load, snippet.ready))

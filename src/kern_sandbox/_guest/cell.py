@@ -188,7 +188,7 @@ def without_guest(trace: "Optional[TracebackType]", path: str) -> "Optional[Trac
         trace = trace.tb_next
     files = [link.tb_frame.f_code.co_filename for link in links]
     links = links[files.index(path) if path in files else 0 :]
-    for link, following in zip(links, links[1:]):
+    for link, following in zip(links, [*links[1:], None]):
         if link.tb_next is not following:
             link.tb_next = following
     return links[0] if links else None
@@ -226,10 +226,7 @@ class Values:
 
     def attach(self, fd: int) -> None:
         """Take over ``fd``: no child of this process, forked or executed, will hold it."""
-        self._fd = fd
-        self._identity = identity_of(fd)
-        if self._show is not None:
-            self._show.reopen(fd)
+        self.reopen(fd)
         if self._identity is not None:
             os.set_inheritable(fd, False)
             os.register_at_fork(after_in_child=self._leave)
@@ -272,6 +269,17 @@ class Values:
                 self.show().figures()
         except BaseException:  # what cannot be shown must not change how the code ended
             pass
+
+    def restart(self) -> None:
+        """Begin a new call (a kernel's next cell)."""
+        if self._show is not None:
+            self._show.restart()
+
+    def reopen(self, fd: int) -> None:
+        """Show on the pipe ``fd`` from now on."""
+        self._fd, self._identity = fd, identity_of(fd)
+        if self._show is not None:
+            self._show.reopen(fd)
 
     def _leave(self) -> None:
         """In a forked child: let the descriptor go."""

@@ -1,4 +1,4 @@
-"""The program of a box that runs one file: ``python3 run_once.py CODE_PATH RESULTS_FD``.
+"""The program of a box that runs one file: ``python3 run_once.py CODE_PATH RESULTS_FD``; ``-`` is a kernel's box.
 
 A script is compiled anew in every process, a module only where there is no bytecode of it yet: so this does no more
 than load `cell`. Stdlib only, Python 3.8 or later.
@@ -25,4 +25,6 @@ def load(name: str) -> "ModuleType":
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "-":
+        load("keeper").keep(int(sys.argv[2]), load)
     load("cell").run_file(sys.argv[1], int(sys.argv[2]), load)

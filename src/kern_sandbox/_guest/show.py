@@ -114,6 +114,7 @@ class Show:
     def restart(self) -> None:
         """Begin a new call (a kernel's next cell)."""
         self._frames.restart()
+        self._seen = None
 
     def reopen(self, fd: int) -> None:
         """Show on ``fd`` from now on."""

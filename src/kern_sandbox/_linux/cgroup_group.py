@@ -18,6 +18,18 @@ _CLOSE_PATIENCE_S = 0.5
 _TRIAL = Limits(memory_bytes=64 << 20, pids=8, cpus=1.0)
 
 
+class CounterFile(NamedTuple):
+    """Where Linux counts something of a group: the number behind ``key`` in a file, or its only one if that is empty.
+
+    ``name`` is a field of ``Evidence``; ``unit`` of the number make one of the field's.
+    """
+
+    name: str
+    path: str
+    key: str = ""
+    unit: int = 1
+
+
 class Group:
     """The cgroup(s) of one box. This class itself, without directories, is the group of a host that has none."""
 
@@ -68,6 +80,13 @@ class Group:
 
     def _read_counters(self) -> Evidence:
         return Evidence(0, 0, None, None, None)
+
+    def counter_files(self) -> list[CounterFile]:
+        """Returns the files of what goes on being counted, for a reader of its own; only those that are there."""
+        return [file for file in self._counter_files() if os.path.exists(file.path)]
+
+    def _counter_files(self) -> list[CounterFile]:
+        return []
 
     def kill(self) -> None:
         """Kills every process in the group, without waiting for their end.

@@ -10,7 +10,7 @@ import errno
 import os
 
 from . import cgroup_tree
-from .cgroup_group import CgroupHost, Group, Setting, TreeHost
+from .cgroup_group import CgroupHost, CounterFile, Group, Setting, TreeHost
 from .cgroup_tree import CONTROLLERS, CPU_PERIOD_US, Evidence, Limits, Mount, Owner
 
 _NO_SUCH_FILE = (errno.ENOENT,)
@@ -44,6 +44,15 @@ class V1Group(Group):
             max_pids=cgroup_tree.number_or_none(f"{pids}/pids.peak"),
             cpu_ms=None if used_ns is None else used_ns // 1_000_000,
         )
+
+    def _counter_files(self) -> list[CounterFile]:
+        memory, pids, cpu = (self.by_controller.get(name, "") for name in ("memory", "pids", "cpuacct"))
+        files = [CounterFile("cpu_ms", f"{cpu}/cpuacct.usage", unit=1_000_000)]
+        if "memory" in self._counts:
+            files.append(CounterFile("oom_kills", f"{memory}/memory.oom_control", "oom_kill"))
+        if "pids" in self._counts:
+            files.append(CounterFile("pids_refused", f"{pids}/pids.events", "max"))
+        return files
 
 
 class V1Host(TreeHost):

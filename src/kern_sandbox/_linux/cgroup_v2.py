@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 
 from . import cgroup_tree, systemd_scope
-from .cgroup_group import CgroupHost, Group, Setting, TreeHost
+from .cgroup_group import CgroupHost, CounterFile, Group, Setting, TreeHost
 from .cgroup_tree import CONTROLLERS, CPU_PERIOD_US, Evidence, Limits, Mount, Owner
 
 _SCOPE_TIMEOUT_S = 2.0
@@ -63,6 +63,14 @@ class V2Group(Group):
             max_pids=cgroup_tree.number_or_none(f"{at}/pids.peak"),
             cpu_ms=None if stat is None else cgroup_tree.counter(stat, "usage_usec") // 1000,
         )
+
+    def _counter_files(self) -> list[CounterFile]:
+        files = [CounterFile("cpu_ms", f"{self._directory}/cpu.stat", "usage_usec", 1000)]
+        if "memory" in self._counts:
+            files.append(CounterFile("oom_kills", f"{self._directory}/memory.events", "oom_kill"))
+        if "pids" in self._counts:
+            files.append(CounterFile("pids_refused", f"{self._directory}/pids.events", "max"))
+        return files
 
 
 class V2Host(TreeHost):
