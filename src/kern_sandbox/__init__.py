@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         WorkspaceError,
     )
     from .process import Process
+    from .render import neutralise
+    from .render import render as render
     from .results import ExecutionResult, FileInfo, Result, SandboxFault, Usage
     from .sandbox import Sandbox, run_code
 
@@ -64,6 +66,8 @@ __all__ = [
     "WorkspaceError",
     "__version__",
     "doctor",
+    "neutralise",
+    "render",
     "run_code",
 ]
 
@@ -71,6 +75,7 @@ _HOMES = (
     ("aio", ("AsyncSandbox",)),
     ("doctor", ("HostReport", "doctor")),
     ("process", ("Process",)),
+    ("render", ("neutralise", "render")),
     ("results", ("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage")),
     ("sandbox", ("Sandbox", "run_code")),
 )
@@ -81,8 +86,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, names = next((row for row in _HOMES if name in row[1]), ("errors", (name,)))
     module = importlib.import_module(f".{home}", __name__)
-    # All at once: the import has just bound ``doctor`` to the module of that name.
-    globals().update({each: getattr(module, each) for each in names})
+    # All at once: the import has just bound ``doctor`` to the module of that name. A module that can be called stays.
+    globals().update({each: getattr(module, each) for each in names if each != home or not callable(module)})
     return globals()[name]
 
 
