@@ -124,8 +124,8 @@ def spans(codes: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-def literal(codes: Iterable[int]) -> str:
-    """The code points as lines of a Python string."""
+def constant(name: str, codes: Iterable[int]) -> str:
+    """The code points as a Python string under a name, laid out as the formatter would."""
     words = [f"{first:X}" if first == last else f"{first:X}-{last:X}" for first, last in spans(codes)]
     lines, line = [], ""
     for word in words:
@@ -134,7 +134,9 @@ def literal(codes: Iterable[int]) -> str:
             line = ""
         line += f"{word} "
     lines.append(line)
-    return "\n".join(f'    "{line}"' for line in lines)
+    if len(lines) == 1:
+        return f'{name} = "{lines[0]}"'
+    return "\n".join([f"{name} = (", *(f'    "{line}"' for line in lines), ")"])
 
 
 def tables() -> dict[str, list[int]]:
@@ -158,7 +160,7 @@ from __future__ import annotations
 
 '''
     rows = [f'VERSION = "{unicodedata.unidata_version}"', '"""The version of Unicode that this was made from."""\n']
-    rows += [f"{name} = (\n{literal(codes)}\n)" for name, codes in tables().items()]
+    rows += [constant(name, codes) for name, codes in tables().items()]
     return head + "\n".join(rows) + "\n"
 
 

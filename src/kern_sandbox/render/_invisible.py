@@ -34,9 +34,13 @@ _MARK = char_class(codes_of(MARKS))
 _HIDDEN = char_class(_SOMETIMES)
 _EITHER = char_class(codes_of(MARKS) | _SOMETIMES)
 _NEVER = re.compile(char_class(codes_of(IGNORABLE) - _SOMETIMES))
+_AFTER_ASCII = re.compile(f'{_HIDDEN}(?<=[\\0-"$-)+-/:-\\x7f]{_HIDDEN}){_HIDDEN}*')
+"""Nothing of ASCII but the keys 0 to 9, # and * has need of what follows: the usual case, and the cheap one."""
 _RUN = re.compile(f"{_MARK}{{0,{_MARKS_PER_BASE}}}{_HIDDEN}{_EITHER}*|{_MARK}{{{_MARKS_PER_BASE + 1}}}{_EITHER}*")
 """Marks and invisible characters on one base, where something may have to go."""
-_HIDDEN_RUN = re.compile(f"{_HIDDEN}+")
+_HIDDEN_AFTER_ASCII = re.compile(f'{_HIDDEN}(?<=[\\0-"$-)+-/:-\\x7f]{_HIDDEN}){_HIDDEN}*')
+"""Nothing of ASCII but the keys 0 to 9, # and * has need of what follows: the usual case, and the cheap one."""
+_RUN = re.compile(f"{_HIDDEN}+")
 _ONE_MARK = re.compile(_MARK)
 
 
@@ -44,7 +48,8 @@ def drop_invisible(text: str) -> str:
     """The text without what cannot be seen in it, and with at most four marks on one base."""
     if text.isascii():
         return text
-    return _RUN.sub(_thinned, _NEVER.sub("", text).replace("\N{BRAILLE PATTERN BLANK}", " "))
+    text = _NEVER.sub("", text).replace("\N{BRAILLE PATTERN BLANK}", " ")
+    return _RUN.sub(_thinned, _AFTER_ASCII.sub("", text))
 
 
 def _thinned(match: re.Match[str]) -> str:
@@ -75,7 +80,7 @@ def _selects(base: int, selector: int, after: str) -> bool:
     """Whether the base has forms to select from with this selector."""
     if selector in (0xFE0E, 0xFE0F):
         return base in _EMOJI or (chr(base) in "0123456789#*" and after == _KEYCAP)
-    if 0xFE00 <= selector <= 0xFE02 and unicodedata.category(chr(base)) == "Sm":
+    if 0xFE00 <= selector <= 0xFE02 and base > 0x7F and unicodedata.category(chr(base)) == "Sm":
         return True
     if 0x180B <= selector <= 0x180F:
         return base in _MONGOLIAN
