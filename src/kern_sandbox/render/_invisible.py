@@ -38,9 +38,7 @@ _AFTER_ASCII = re.compile(f'{_HIDDEN}(?<=[\\0-"$-)+-/:-\\x7f]{_HIDDEN}){_HIDDEN}
 """Nothing of ASCII but the keys 0 to 9, # and * has need of what follows: the usual case, and the cheap one."""
 _RUN = re.compile(f"{_MARK}{{0,{_MARKS_PER_BASE}}}{_HIDDEN}{_EITHER}*|{_MARK}{{{_MARKS_PER_BASE + 1}}}{_EITHER}*")
 """Marks and invisible characters on one base, where something may have to go."""
-_HIDDEN_AFTER_ASCII = re.compile(f'{_HIDDEN}(?<=[\\0-"$-)+-/:-\\x7f]{_HIDDEN}){_HIDDEN}*')
-"""Nothing of ASCII but the keys 0 to 9, # and * has need of what follows: the usual case, and the cheap one."""
-_RUN = re.compile(f"{_HIDDEN}+")
+_HIDDEN_RUN = re.compile(f"{_HIDDEN}+")
 _ONE_MARK = re.compile(_MARK)
 
 
