@@ -11,7 +11,8 @@ _MARKER_ROOM = 80
 
 _LONGEST_CLUSTER = 32
 """Code points that a character of a reader may have; what goes on longer is cut like any other text."""
-_HANGUL = ((0x1100, 0x11FF), (0xA960, 0xA97F), (0xD7B0, 0xD7FF))
+_JAMO = (range(0x1100, 0x1200), range(0xA960, 0xA980), range(0xD7B0, 0xD800))
+_SYLLABLES = range(0xAC00, 0xD7A4)
 _PREPENDED = frozenset((*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0xD4E, 0x110BD, 0x110CD))
 _VIRAMAS = frozenset((0x94D, 0x9CD, 0xA4D, 0xACD, 0xB4D, 0xBCD, 0xC4D, 0xCCD, 0xD4D, 0xDCA, 0x1039, 0x17D2, 0x1A60))
 
@@ -105,7 +106,7 @@ def _is_boundary(text: str, at: int) -> bool:
         return False
     if _is_regional(before) and _is_regional(after):
         return _regionals_before(text, at) % 2 == 0
-    return not (_is_hangul(before) and _is_hangul(after))
+    return not _is_one_syllable(before, after)
 
 
 def _extends(code: int) -> bool:
@@ -129,6 +130,7 @@ def _regionals_before(text: str, at: int) -> int:
     return count
 
 
-def _is_hangul(code: int) -> bool:
-    """A part of a Korean syllable, or one that may take further parts."""
-    return any(first <= code <= last for first, last in _HANGUL)
+def _is_one_syllable(before: int, after: int) -> bool:
+    """Whether a part of a Korean syllable stands beside another, or beside a whole one."""
+    jamo = [any(code in part for part in _JAMO) for code in (before, after)]
+    return any(jamo) and all(one or code in _SYLLABLES for one, code in zip(jamo, (before, after)))

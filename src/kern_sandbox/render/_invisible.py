@@ -67,8 +67,8 @@ def _needed(match: re.Match[str]) -> str:
     run, text = match.group(), match.string
     before = text[match.start() - 1 : match.start()]
     after = text[match.end() : match.end() + 1]
-    if before == _BLACK_FLAG:
-        return next((flag for flag in _FLAGS if run.startswith(flag)), "")
+    if before == _BLACK_FLAG and run.startswith(_FLAGS):
+        return next(flag for flag in _FLAGS if run.startswith(flag))
     selector = run[0] if before and _selects(ord(before), ord(run[0]), after) else ""
     joiner = next((char for char in run if char in (_ZWNJ, _ZWJ)), "")
     return selector + (joiner if before and _joins(joiner, ord(before), after) else "")
