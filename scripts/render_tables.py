@@ -73,6 +73,14 @@ def within(code: int, ranges: Iterable[tuple[int, int]]) -> bool:
     return any(first <= code <= last for first, last in ranges)
 
 
+def assigned() -> list[int]:
+    """The code points that are characters, without ideographs and Korean syllables, which look like nothing here."""
+    blocks = ((0x3400, 0x9FFF), (0xAC00, 0xD7A3), (0x17000, 0x18CFF), (0x20000, 0x3FFFF))
+    skipped = {code for first, last in blocks for code in range(first, last + 1)}
+    everything = (code for code in range(sys.maxunicode + 1) if code not in skipped)
+    return [code for code in everything if unicodedata.category(chr(code)) not in {"Cn", "Co", "Cs"}]
+
+
 def is_mark(code: int) -> bool:
     """Whether the character is a visible mark without a width of its own."""
     return unicodedata.category(chr(code)) in {"Mn", "Me"} and not within(code, IGNORABLE)
@@ -96,6 +104,8 @@ def reads_as(code: int, alike: dict[str, str]) -> str | None:
         return alike.get(char) or alike[plain]
     if plain.isdigit() and len(plain) == 1 and unicodedata.digit(plain) == 0:
         return "o"
+    if not re.search("LETTER|SYMBOL|BRACKET|CEILING|FLOOR|COLON", name):
+        return None
     return next((letter for letter, names in NAMED.items() if re.fullmatch(names, name)), None)
 
 
@@ -104,10 +114,8 @@ def looks() -> dict[str, list[int]]:
     alike = {chr(int(code, 16)): letter for letter, codes in ALIKE.items() for code in codes.split()}
     alike |= {bare(char): letter for char, letter in alike.items() if len(bare(char)) == 1}
     found: dict[str, list[int]] = {letter: [] for letter in [*NAMED, "db"]}
-    for code in range(sys.maxunicode + 1):
-        read = reads_as(code, alike)
-        if bare(chr(code)) == "db":
-            read = "db"
+    for code in assigned():
+        read = "db" if bare(chr(code)) == "db" else reads_as(code, alike)
         if read is not None and not within(code, IGNORABLE):
             found[read].append(code)
     return found
@@ -143,9 +151,8 @@ def tables() -> dict[str, list[int]]:
     """Name of a constant to its code points."""
     seen = looks()
     taken = {code for codes in seen.values() for code in codes}
-    everything = range(sys.maxunicode + 1)
-    marks = [code for code in everything if is_mark(code)]
-    between = [code for code in everything if within(code, BETWEEN) and code not in taken]
+    marks = [code for code in assigned() if is_mark(code)]
+    between = [code for first, last in BETWEEN for code in range(first, last + 1) if code not in taken]
     named = {"[": "OPENING", ":": "COLON", "db": "DB"}
     made = {named.get(letter, f"LETTER_{letter.upper()}"): codes for letter, codes in seen.items()}
     ignorable = [code for first, last in IGNORABLE for code in range(first, last + 1)]

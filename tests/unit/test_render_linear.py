@@ -50,7 +50,7 @@ HOSTILE = {
     "plain": "abc",
     "flags": "\U0001f1e6",
 }
-SIZE = 600
+SIZE = 300
 
 
 def grows(count: Callable[[str], int], piece: str, start: str = "") -> tuple[int, int]:
@@ -65,7 +65,7 @@ def test_no_pattern_looks_at_a_text_more_often_the_longer_it_is(name: str) -> No
         return steps_of_search(PATTERNS[name], text)
 
     for label, piece in HOSTILE.items():
-        for start in ("", "\x1b]", "\x1b[", "[", "a"):
+        for start in ("", "\x1b]", "["):
             once, twice = grows(count, piece, start)
             assert twice <= 2.1 * once + 50, (label, start)
 
@@ -114,5 +114,5 @@ def lines_run(call: Callable[[], object]) -> int:
 def test_twice_the_text_runs_at_most_twice_the_lines(label: str) -> None:
     once, twice = grows(lambda text: lines_run(lambda: neutralise(text, strict=True)), HOSTILE[label])
     assert twice <= 2.1 * once + 50
-    once, twice = grows(lambda text: lines_run(lambda: render(ExecutionResult(stdout=text * 9))), HOSTILE[label])
+    once, twice = grows(lambda text: lines_run(lambda: render(ExecutionResult(stdout=text * 99))), HOSTILE[label])
     assert twice <= 2.1 * once + 200

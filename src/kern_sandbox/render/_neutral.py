@@ -35,8 +35,8 @@ def neutralise(text: str | bytes, *, strict: bool = False) -> str:
         strict: also defang tool-framing tags, special tokens of models and Markdown images. A fixed list, for
             readers that cannot tell framing from content themselves.
     """
-    if isinstance(text, (bytes, bytearray, memoryview)):
-        text = bytes(text).decode("utf-8", "replace")
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
     text = drop_invisible(play(_UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", text)))
     return rewrite_labels(defang(text) if strict else text)
 

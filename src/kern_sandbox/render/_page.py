@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import NamedTuple, Union
 
 from ..checks import flag, whole
@@ -118,7 +119,8 @@ def _head(result: ExecutionResult, stderr: str) -> list[str]:
 
 def _sections(result: ExecutionResult, stderr: str) -> list[_Section]:
     said = result.fault is not None and stderr.strip() == result.fault.message.strip()
-    values = [text for text in map(_value, result.results) if text]
+    places = iter(range(_MOST_IMAGES))
+    values = [text for text in (_value(value, places) for value in result.results) if text]
     return [
         _Section("stdout", result.stdout),
         _Section("stderr", "" if said else stderr),
@@ -134,12 +136,12 @@ def _own_stderr(result: ExecutionResult) -> str:
     return result.stderr[: -len(notes)] if notes and result.stderr.endswith(notes) else result.stderr
 
 
-def _value(value: Result) -> str:
+def _value(value: Result, places: Iterator[int]) -> str:
     """One rich value: its best text form, and the names of what cannot be shown as text."""
     text = next((form for form in map(value.data.get, _TEXTS) if isinstance(form, str)), None)
     if text is None and "application/json" in value.data:
         text = _json(value.json)
-    images = [_image(mime, data) for mime, data in value.data.items() if mime in _IMAGES]
+    images = [_image(mime, data, places) for mime, data in value.data.items() if mime in _IMAGES]
     if text is None and not images:
         images = [f"({one_line(str(mime), 80)}, not shown as text)" for mime in list(value.data)[:1]]
     return "\n".join([*([text] if text else []), *images])
@@ -152,12 +154,12 @@ def _json(value: object) -> str:
         return "(application/json, not shown as text)"
 
 
-def _image(mime: str, data: object) -> str:
+def _image(mime: str, data: object, places: Iterator[int]) -> str:
     if not isinstance(data, bytes):
         return f"({mime}, not an image)"
     size = image_size(mime, data)
     pixels = f", {size[0]} \N{MULTIPLICATION SIGN} {size[1]}" if size else ""
-    why = _unfit(mime, data)
+    why = _unfit(mime, data) or ("" if next(places, None) is not None else "one too many, not shown")
     return f"({mime}{pixels}, {len(data):,} bytes{': ' + why if why else ''})"
 
 
