@@ -102,6 +102,14 @@ def test_what_has_no_end_is_cut_all_the_same() -> None:
     assert len(head) + len(tail) + gone == 2000
 
 
+def test_a_line_that_is_cut_is_not_counted_as_gone() -> None:
+    text = "x" * 300 + "\n" + "y\n" * 200
+    head, tail, gone, whole_lines = taken_apart(clip(text, 200, 100), text)
+    assert 0 < len(head) < 300
+    assert whole_lines == 200 - tail.count("\n")
+    assert gone == len(text) - len(head) - len(tail)
+
+
 def test_a_cut_prefers_the_end_of_a_line() -> None:
     text = "".join(f"line {number}\n" for number in range(1000))
     head, tail, _, _ = taken_apart(clip(text, 500, 100), text)

@@ -198,6 +198,21 @@ def test_a_name_stays_on_its_line() -> None:
 def test_of_very_many_files_the_rest_is_counted() -> None:
     page = render(ExecutionResult(files=[FileInfo(str(number), 1) for number in range(1234)]))
     assert page.endswith("\nand 1,134 more")
+    assert page.count("created: ") == 100
+
+
+def test_a_note_stays_on_its_line() -> None:
+    assert render(ExecutionResult("x", runtime_notes=["a\nb"])).endswith("notes:\n- a\u2424b")
+
+
+@pytest.mark.parametrize("data", [JPEG[:-2], JPEG.replace(b"\x00\x05\x00\x07", b"\0\0\0\0"), JPEG[:2] + JPEG[-2:]])
+def test_half_a_jpeg_is_none(data: bytes) -> None:
+    assert len(blocks(ExecutionResult(results=[Result({"image/jpeg": data})]))) == 1
+
+
+def test_a_table_before_the_frame_of_a_jpeg_is_skipped() -> None:
+    table = JPEG[:2] + b"\xff\xc4\x00\x0a12345678" + JPEG[2:]
+    assert "7 \xd7 5," in render(ExecutionResult(results=[Result({"image/jpeg": table})]))
 
 
 # --- budget -----------------------------------------------------------------------------------------------------

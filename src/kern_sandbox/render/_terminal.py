@@ -43,7 +43,6 @@ def play(text: str) -> str:
 
 def _played(line: str) -> str:
     """One line, its returns, backspaces and erasures carried out over cells."""
-    line = line.rstrip("\r")
     cells: list[str] = []
     at = 0
     for char in line:
