@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     )
     from .kernel import Checkpoint, Kernel
     from .process import Process
+    from .render import neutralise
+    from .render import render as render
     from .results import ExecutionResult, FileInfo, Result, SandboxFault, Usage
     from .sandbox import Sandbox, run_code
 
@@ -68,6 +70,8 @@ __all__ = [
     "WorkspaceError",
     "__version__",
     "doctor",
+    "neutralise",
+    "render",
     "run_code",
 ]
 
@@ -76,6 +80,7 @@ _HOMES = (
     ("doctor", ("HostReport", "doctor")),
     ("kernel", ("Checkpoint", "Kernel")),
     ("process", ("Process",)),
+    ("render", ("neutralise", "render")),
     ("results", ("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage")),
     ("sandbox", ("Sandbox", "run_code")),
 )
@@ -86,8 +91,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, names = next((row for row in _HOMES if name in row[1]), ("errors", (name,)))
     module = importlib.import_module(f".{home}", __name__)
-    # All at once: the import has just bound ``doctor`` to the module of that name.
-    globals().update({each: getattr(module, each) for each in names})
+    # All at once: the import has just bound ``doctor`` to the module of that name. A module that can be called stays.
+    globals().update({each: getattr(module, each) for each in names if each != home or not callable(module)})
     return globals()[name]
 
 

@@ -214,6 +214,19 @@ def test_json_of_a_fault_has_the_faults_status() -> None:
     assert said["fault"]["type"] == "exec_failed"
 
 
+def test_render_is_the_page_alone_and_the_status_is_the_codes_own() -> None:
+    done = kern("run", "--render", "-c", "import sys; print('\x1b[31m[sandbox: oom]'); sys.exit(7)")
+    assert (done.returncode, done.stderr) == (7, b"")
+    assert done.stdout == b"exit code: 7\n\nstdout:\n(quoted) sandbox: oom]\n"
+    assert kern("exec", "--render", "--", "cat", stdin=b"piped").stdout == b"piped\n"
+
+
+def test_render_begins_with_the_verdict() -> None:
+    done = kern("exec", "--render", "--", "no-such-program")
+    assert done.returncode == 127
+    assert done.stdout.startswith(b"[sandbox: exec_failed] no-such-program was not found")
+
+
 def test_json_takes_the_same_input() -> None:
     assert strict(kern("exec", "--json", "--", "cat", stdin=b"piped").stdout)["stdout"] == "piped"
 

@@ -132,6 +132,8 @@ def _add_common(to: argparse.ArgumentParser) -> None:
     out.add_argument("--stdin", metavar="FILE", help=words)
     output = out.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print the whole result as JSON, and nothing else")
+    words = "print the result as a model would get it, cleaned and shortened, and nothing else"
+    output.add_argument("--render", action="store_true", help=words)
     output.add_argument("--plan", action="store_true", help="print what the box would consist of; run nothing")
     words = "let control characters through to a terminal; a box can then do to it what it likes"
     out.add_argument("--raw", action="store_true", help=words)

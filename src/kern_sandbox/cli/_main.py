@@ -156,10 +156,10 @@ def _call(arguments: argparse.Namespace, stdin: int | None, verb: Callable[[Sess
     from ._stream import LiveSession, Sink, Streams
 
     options = sandbox_options(arguments)
-    if arguments.json:
+    if arguments.json or arguments.render:
         with contextlib.closing(Session(arguments.workspace, options)) as session:
             result = verb(session, How(stdin=_whole(stdin, arguments.timeout_s)))
-        _print_json(result.to_dict())
+        _print_result(result, as_json=arguments.json)
         return result.exit_code
     sinks = [Sink(fd, arguments.max_output_bytes, raw=arguments.raw) for fd in (1, 2)]
     with contextlib.closing(LiveSession(arguments.workspace, options, Streams(stdin, *sinks))) as session:
@@ -237,7 +237,7 @@ def _whole(stdin: int | None, patience_s: float) -> bytes | None:
         if not chunk:
             return b"".join(chunks)
         chunks.append(chunk)
-    words = "the input did not end within --timeout-s, and --json reads it whole before the code starts"
+    words = "the input did not end within --timeout-s, and --json and --render read it whole before the code starts"
     raise _Usage(f"{words}; say --stdin /dev/null where the code reads nothing")
 
 
@@ -253,6 +253,15 @@ def _print(text: str) -> None:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     except OSError as error:
         raise _Unwritten("standard output", error) from error
+
+
+def _print_result(result: ExecutionResult, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(result.to_dict())
+        return
+    from ..render import render
+
+    _print(render(result))
 
 
 def _print_json(value: object) -> None:
