@@ -43,6 +43,10 @@ class Sandbox:
         prewarm: boxes for Python kept ready from now on, for calls that come in bursts; up to 128, each a few MiB.
         preload: modules that are imported once, ahead, e.g. ``["numpy", "pandas"]``, for every box for Python to have
             at no cost. The first call waits for them; one that cannot be imported is a ``StartError``.
+        setup: a shell command such as ``"pip install pandas"``, run at the first call in a box of its own with the
+            network. What it installs is kept, shared by every Sandbox with the same command, and shown at
+            ``/workspace/.deps``, on the import path and on ``PATH``.
+        deps_readonly: ``False`` gives this Sandbox its own copy of what ``setup`` installed, which code may change.
 
     Raises:
         SpecError: an option has a type or value that is not accepted.
@@ -72,6 +76,8 @@ class Sandbox:
         root: str = "read-only",
         prewarm: int = 0,
         preload: Sequence[str] = (),
+        setup: str | None = None,
+        deps_readonly: bool = True,
     ) -> None:
         options = {
             "memory_mb": memory_mb,
@@ -92,6 +98,8 @@ class Sandbox:
             "root": root,
             "prewarm": prewarm,
             "preload": preload,
+            "setup": setup,
+            "deps_readonly": deps_readonly,
         }
         self._session = Session(workspace, options)
 

@@ -8,6 +8,7 @@ Its report socket is close-on-exec: the program never holds it.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
@@ -19,7 +20,7 @@ from typing import Callable, NamedTuple, NoReturn
 
 from .._box.build import build_fresh, show_workspace
 from .._box.confine import Confinement, confine, prepare
-from .._box.plan import CELL, Plan
+from .._box.plan import CELL, WORKSPACE, Bind, Plan
 from .._linux import caps, fds, processes
 from .._linux.abi import Clone
 from .._linux.libc import syscall
@@ -129,6 +130,9 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, forks:
         stage.name = "program"
         order = Order.of(frame)
         wakeup = _catch_children()
+        stage.name = "mounts"
+        _check_layers(plan)
+        stage.name = "program"
         pid = _start(order, appetite, stage, _fork if forks else _spawn)
     except OSError as error:
         stage.fail(error)
@@ -145,6 +149,16 @@ def _await_workspace(report: socket.socket, plan: Plan) -> None:
     if frame is None:
         os._exit(0)
     show_workspace(frame.fds[0], plan.below)
+
+
+def _check_layers(plan: Plan) -> None:
+    """What is mounted in the workspace still is: renaming its place from elsewhere takes a mount away (Linux 3.18)."""
+    for step in plan.base:
+        if isinstance(step, Bind) and step.target.startswith(f"{WORKSPACE}/") and step.identity is not None:
+            about = os.lstat(step.target)
+            if (about.st_dev, about.st_ino) != tuple(step.identity):
+                words = "another program that uses the workspace has removed or replaced it"
+                raise OSError(errno.ESTALE, words, step.target)
 
 
 def _enter_groups(doors: Sequence[int]) -> None:
