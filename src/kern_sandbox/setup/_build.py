@@ -79,7 +79,7 @@ class Build:
             for name in (SHOWN, SCRATCH):
                 os.mkdir(os.path.join(room.path, os.path.basename(name)))
             known = registries(self.userland, os.environ)
-            self._judge(self._run(self._plan(room, known), room, stop), known)
+            self._judge(self._run(self._plan(room, known), stop), known)
             _keep_only_layer(room)
 
     def _shown(self) -> list[tuple[str, str]]:
@@ -108,13 +108,13 @@ class Build:
         env = {**bare.env, **_variables(bare.env["PATH"]), **known.env, **spec.env}
         return replace(bare, env=env, lingers=False)
 
-    def _run(self, box: Plan, room: Workspace, stop: Stop) -> Outcome:
+    def _run(self, box: Plan, stop: Stop) -> Outcome:
         owner = os.urandom(8).hex()
         argv = ["sh", "-e", "-c", self.command]
         if box.python.startswith("/"):  # else it is a name that is not found
             argv = [box.python, f"{GUEST}/make_layer.py", self.command]
         server = current_server()
-        server.open(owner, f"{box.key}{owner}", box, Opening([(room.path, *room.identity)]))
+        server.open(owner, f"{box.key}{owner}", box, Opening([]))
         try:
             return run(server, Command(owner, argv, box.env, "/workspace", _TIMEOUT_S), stop)
         finally:
