@@ -40,7 +40,8 @@ class Sandbox:
         user: the uid and gid that the code sees itself as; ``None`` is 0. On the host it is no more.
         root: ``"scratch"`` lets the code make files anywhere in the box's root that is not shown from the host; they
             are memory, at most a quarter of ``memory_mb``, and gone with the box.
-        prewarm: boxes for Python kept ready from now on, for calls that come in bursts; up to 128, each a few MiB.
+        prewarm: boxes for Python kept ready from now on (with ``setup``: from the first call on), for calls that come
+            in bursts; up to 128, each a few MiB.
         preload: modules that are imported once, ahead, e.g. ``["numpy", "pandas"]``, for every box for Python to have
             at no cost. The first call waits for them; one that cannot be imported is a ``StartError``.
         setup: a shell command such as ``"pip install pandas"``, run at the first call in a box of its own with the

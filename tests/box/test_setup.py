@@ -128,6 +128,15 @@ def test_a_writable_copy_is_the_sandboxs_own_and_lasts_as_long_as_it(workspace: 
     assert not os.path.exists(copy)
 
 
+@pytest.mark.usefixtures("warm")
+def test_installed_modules_can_be_preloaded_and_boxes_with_them_kept_ready(workspace: Path) -> None:
+    options = {"setup": SETUP, "workspace": workspace, "preload": ["kern_probe"], "prewarm": 2}
+    with kern_sandbox.Sandbox(**options) as sandbox:  # type: ignore[arg-type]
+        asked = "import sys; print('kern_probe' in sys.modules, sys.modules['kern_probe'].__file__[:16], sys.path[-1])"
+        for _ in range(3):
+            assert sandbox.run_code(asked).stdout == "True /workspace/.deps /workspace\n"
+
+
 # --- the workspace ----------------------------------------------------------------------------------------------
 
 

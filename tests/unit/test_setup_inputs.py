@@ -21,7 +21,16 @@ USERLAND = Userland("a userland", (), "/usr/bin/python3", "/usr/bin")
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """One with some files, a link that leads out, and a FIFO."""
-    for path in ("requirements.txt", "a b.txt", "lib/setup.py", "lib/deep/x.py", "pip", "pandas/x.py", ".deps/y"):
+    for path in (
+        "requirements.txt",
+        "a b.txt",
+        "lib/setup.py",
+        "lib/deep/x.py",
+        "pip",
+        "pandas/x.py",
+        ".deps/y",
+        ".kern-setup/z",
+    ):
         (tmp_path / "w" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "w" / path).write_text(path)
     (tmp_path / "secret").write_text("secret")
@@ -46,6 +55,7 @@ def workspace(tmp_path: Path) -> Workspace:
         ("pip3 install -e lib/", ["lib/deep/x.py", "lib/setup.py"]),
         ("pip3 install .", ["a b.txt", "lib/deep/x.py", "lib/setup.py", "pandas/x.py", "pip", "requirements.txt"]),
         ("cat out fifo ../secret /workspace/../secret /etc/passwd lib/../requirements.txt", []),
+        ("cat .deps/y /workspace/.deps/y .kern-setup/z ./.kern-setup", []),
         ("curl https://localhost/requirements.txt", []),
         ("x" * 90_000, []),
     ],

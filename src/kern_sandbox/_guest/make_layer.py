@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Dict
 
 DEPS = "/workspace/.deps"
-SCRATCH = "/workspace/.tmp"
+SCRATCH = "/workspace/.kern-setup"
 LENT_PIP = "/.box/pip"
 """Where the host shows its own pip to a userland that has none."""
 

@@ -22,6 +22,7 @@ from ..checks import short
 from ..errors import StartError
 from ..spec import BoxSpec
 from ..workspace import DEPS, Workspace, empty_directory
+from ._inputs import OWN
 from ._registries import Registries, registries
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN", "Build"]
 
 SHOWN = f"/workspace/{DEPS}"
-SCRATCH = "/workspace/.tmp"
+SCRATCH = f"/workspace/{OWN}"
 _FORM = 1  # of a layer; another one is made anew
 _MEMORY_MB = 2048
 _TIMEOUT_S = 1800.0

@@ -11,13 +11,17 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ..errors import SpecError, WorkspaceError
+from ..workspace import DEPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..workspace import Workspace
 
-__all__ = ["named_files"]
+__all__ = ["OWN", "named_files"]
+
+OWN = ".kern-setup"
+"""Scratch of the setup's box in its workspace."""
 
 _MAX_FILES = 10_000
 _MAX_BYTES = 256 << 20
@@ -63,7 +67,7 @@ def _paths(command: str, workspace: Workspace) -> Iterator[str]:
             yield inside
         if "/" in word or word.startswith("."):
             try:
-                yield from workspace.list_files(inside)
+                yield from (path for path in workspace.list_files(inside) if not path.startswith(f"{OWN}/"))
             except (WorkspaceError, SpecError):
                 continue  # it is no directory
 
@@ -77,7 +81,7 @@ def _inside(word: str) -> str | None:
             return None
         word = word[len("/workspace") :]
     parts = [part for part in word.split("/") if part not in ("", ".")]
-    return None if ".." in parts else "/".join(parts)
+    return None if ".." in parts or parts[:1] in ([DEPS], [OWN]) else "/".join(parts)
 
 
 def _words(command: str) -> Iterator[str]:
