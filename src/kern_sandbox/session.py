@@ -123,9 +123,11 @@ class Session:
             self._let_go()
 
     def _let_go(self) -> None:
-        if self._setup is not None:
-            self._setup.close()
-        self.workspace.close()
+        try:
+            if self._setup is not None:
+                self._setup.close()
+        finally:
+            self.workspace.close()
 
     def _command(self, argv: list[str], how: How, cwd: str | None = None) -> Command:
         return Command(

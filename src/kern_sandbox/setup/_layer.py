@@ -112,13 +112,14 @@ class Setup:
         stop = self._stop
         if stop is not None:
             stop.now()
-        self._whole = None
-        for thing in (self._place, self._copy):
-            if thing is not None:
-                thing.close()
-        if self._held is not None:
-            self._held.release()
-        self._held = self._copy = self._place = None
+        held, place, copy = self._held, self._place, self._copy
+        self._whole = self._held = self._place = self._copy = None
+        if held is not None:
+            held.release()
+        if place is not None:
+            place.close()
+        if copy is not None:
+            copy.close()
 
     def _bind(self, source: str) -> Bind:
         about = os.stat(source)

@@ -19,6 +19,7 @@ __all__ = ["Place"]
 _MADE_HERE = 0o1711
 """Of a directory that one of us makes, and may therefore remove: nobody else's is sticky and for its owner only."""
 _TOLD_BY = 0o1066
+_TRIES = 100
 
 
 class Place:
@@ -37,8 +38,11 @@ class Place:
         self._parent = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=workspace.fd)
         self._fd = -1
         try:
-            while self._fd < 0:
+            for _ in range(_TRIES):
                 self._fd = self._opened()
+                if self._fd >= 0:
+                    return
+            raise OSError(errno.ESTALE, "it is removed again and again")
         except OSError as error:
             os.close(self._parent)
             taken = error.errno in (errno.ENOTDIR, errno.ELOOP)
