@@ -41,9 +41,14 @@ class Sandbox:
         user: the uid and gid that the code sees itself as; ``None`` is 0. On the host it is no more.
         root: ``"scratch"`` lets the code make files anywhere in the box's root that is not shown from the host; they
             are memory, at most a quarter of ``memory_mb``, and gone with the box.
-        prewarm: boxes for Python kept ready from now on, for calls that come in bursts; up to 128, each a few MiB.
+        prewarm: boxes for Python kept ready from now on (with ``setup``: from the first call on), for calls that come
+            in bursts; up to 128, each a few MiB.
         preload: modules that are imported once, ahead, e.g. ``["numpy", "pandas"]``, for every box for Python to have
             at no cost. The first call waits for them; one that cannot be imported is a ``StartError``.
+        setup: a shell command such as ``"pip install pandas"``, run at the first call in a box of its own with the
+            network. What it installs is kept, shared by every Sandbox with the same command, and shown at
+            ``/workspace/.deps``, on the import path and on ``PATH``.
+        deps_readonly: ``False`` gives this Sandbox its own copy of what ``setup`` installed, which code may change.
 
     Raises:
         SpecError: an option has a type or value that is not accepted.
@@ -73,6 +78,8 @@ class Sandbox:
         root: str = "read-only",
         prewarm: int = 0,
         preload: Sequence[str] = (),
+        setup: str | None = None,
+        deps_readonly: bool = True,
     ) -> None:
         options = {
             "memory_mb": memory_mb,
@@ -93,6 +100,8 @@ class Sandbox:
             "root": root,
             "prewarm": prewarm,
             "preload": preload,
+            "setup": setup,
+            "deps_readonly": deps_readonly,
         }
         self._session = Session(workspace, options)
 

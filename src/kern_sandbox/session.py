@@ -24,6 +24,7 @@ from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from .errors import HostError, SandboxError, SessionClosed
 from .process import Process
 from .results import ExecutionResult, FileInfo, Usage
+from .setup import Setup
 from .spec import BoxSpec
 from .workspace import Workspace
 
@@ -73,11 +74,13 @@ class Session:
         check_workspace(workspace)
         self.workspace = Workspace(workspace)
         shared = Bind(self.workspace.path, "/workspace", writable=True, owned=True, identity=self.workspace.identity)
-        self.plan = plan(self.spec, userland, mounts, shared, guest_steps(_GUEST_FILES))
+        guest = guest_steps(_GUEST_FILES)
+        self._bare = plan(self.spec, userland, mounts, shared, guest)
+        self._setup = None if self.spec.setup is None else Setup(self.spec, host_userland, guest, self.workspace)
         self._owner = os.urandom(8).hex()
-        # What serves an untrusted Sandbox serves no other.
-        self._key = self.plan.key + (self._owner if self.plan.untrusted else "")
-        if self.spec.prewarm:
+        self._key = ""
+        self.plan = self._bare if self._setup is None else self._setup.foreseen(self._bare)
+        if self.spec.prewarm and self._setup is None:
             self._server()
 
     def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:
@@ -119,13 +122,20 @@ class Session:
         server = existing_server()
         if server is not None:
             server.close_owner(self._owner)
-        self.workspace.close()
+        self._let_go()
 
     def discard(self) -> None:
         """As ``close``, for a garbage collector: it may run while this thread holds any lock, so it takes none."""
         if not self.closed:
             self.closed = True
             discard_owner(self._owner)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        try:
+            if self._setup is not None:
+                self._setup.close()
+        finally:
             self.workspace.close()
 
     def _command(self, argv: list[str], how: How, cwd: str | None = None) -> Command:
@@ -143,13 +153,20 @@ class Session:
 
     def _temporary(self) -> list[Temporary]:
         """What the fork server removes if this process dies: not in a forked child, whose parent owns it."""
-        owned = self.workspace.temporary and self._pid == os.getpid()
-        return [(self.workspace.path, *self.workspace.identity)] if owned else []
+        if self._pid != os.getpid():
+            return []
+        copies = [] if self._setup is None else self._setup.temporary()
+        own = [(self.workspace.path, *self.workspace.identity)] if self.workspace.temporary else []
+        return own + copies
 
-    def _server(self) -> ForkServer:
-        """The fork server, with this session's plan open in it."""
+    def _server(self, stop: Stop | None = None) -> ForkServer:
+        """The fork server, with this session's plan open in it; its setup is done. ``stop`` ends one that is not."""
         self.require_open()
         self.workspace.check()
+        if self._setup is not None:
+            self.plan = self._setup.ready(self._bare, stop)
+        # What serves an untrusted Sandbox serves no other.
+        self._key = self._key or self.plan.key + (self._owner if self.plan.untrusted else "")
         server = current_server()
         server.open(self._owner, self._key, self.plan, Opening(self._temporary(), self.spec.prewarm))
         return server
@@ -170,7 +187,7 @@ class Session:
             raise
 
     def _execute(self, command: Command, stop: Stop | None) -> ExecutionResult:
-        server = self._server()
+        server = self._server(stop)
         before = self.workspace.scan() if self.spec.track_files else None
         start = time.monotonic()
         outcome = run(server, command, stop)

@@ -11,6 +11,7 @@ from typing import Any
 
 from .checks import bad, check_env, check_timeout, flag, number, short, size_of, whole
 from .errors import SpecError
+from .spec_setup import check_setup
 
 __all__ = ["BoxSpec"]
 
@@ -87,6 +88,7 @@ def _profile(given: Mapping[str, Any], mounts: Mapping[str, object]) -> str | No
         "network": given["network"] is not False,
         "cap_drop": tuple(given["cap_drop"] or ()) != ("ALL",),
         "root": given["root"] != "read-only",
+        "deps_readonly": given["deps_readonly"] is not True,
         "mounts": any(isinstance(value, tuple) and value[-1:] == ("rw",) for value in mounts.values()),
     }
     for option, loose in loosened.items():
@@ -123,6 +125,8 @@ class BoxSpec:
     root: str = "read-only"
     prewarm: int = 0
     preload: tuple[str, ...] = ()
+    setup: str | None = None
+    deps_readonly: bool = True
 
     @property
     def processors(self) -> int:
@@ -170,4 +174,6 @@ class BoxSpec:
             root=_root(given["root"]),
             prewarm=whole("prewarm", given["prewarm"], 0, _MAX_PREWARM),
             preload=_preload(given["preload"]),
+            setup=check_setup(given["setup"]),
+            deps_readonly=flag("deps_readonly", given["deps_readonly"]),
         )

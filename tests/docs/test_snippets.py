@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,10 @@ RUNNER = Path(snippets.__file__)
 
 
 def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the page's blocks with ``folder`` as the working directory."""
-    return subprocess.run(
-        [sys.executable, str(RUNNER), str(page)], cwd=folder, capture_output=True, text=True, timeout=110, check=False
-    )
+    """Run the page's blocks with ``folder`` as the working directory, and a cache below it."""
+    env = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    command = [sys.executable, str(RUNNER), str(page)]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=110, check=False)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPO)))

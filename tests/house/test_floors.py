@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORDS = frozenset({"checks", "errors", "results", "spec"})
-CORE = WORDS | {"_linux", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
+WORDS = frozenset({"checks", "errors", "results", "spec", "spec_setup"})
+CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
     {"kernel", "pool", "process", "sandbox", "session", "setup", "aio", "render", "tool", "testing"},
 )
@@ -26,14 +26,16 @@ SEES: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "results": WORDS,
     "spec": WORDS,
+    "spec_setup": WORDS,
     # 1: verbs without policy
     "_linux": WORDS,
     # 2: what a box, an image and a workspace are
-    "_image": WORDS | {"_linux"},
+    "_image": WORDS | {"_linux", "_shelf"},
     "_egress": WORDS | {"_linux"},
     "_profiles": WORDS,
     "_box": WORDS | {"_linux"},
     "workspace": WORDS | {"_linux"},
+    "_shelf": WORDS | {"workspace"},
     # 3: the process that makes boxes
     "_forkserver": WORDS | {"_linux", "_box", "_egress", "workspace"},
     # 4: what a user calls

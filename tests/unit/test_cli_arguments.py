@@ -23,6 +23,7 @@ FLAGS = {
     "max_output_bytes": "--max-output-bytes", "require_limits": "--require-limits", "track_files": "--no-track-files",
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
     "user": "--user", "root": "--root", "prewarm": "--prewarm", "preload": "--preload",
+    "setup": "--setup", "deps_readonly": "--deps-writable",
 }  # fmt: skip
 Printed = pytest.CaptureFixture[str]
 
@@ -86,6 +87,7 @@ def test_flags_become_options() -> None:
     words += " --mount /srv/a:/a --mount /srv/b:/b:rw --security-profile untrusted --apparmor p --keep-caps --user 7"
     words += " --env A=1 --env B=x=y --env C= --max-output-bytes 10 --require-limits --no-track-files --root scratch"
     words += " --prewarm 3 --preload json --preload email.mime"
+    words += " --setup true --deps-writable"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
         "cpus": 1.5,
@@ -105,6 +107,8 @@ def test_flags_become_options() -> None:
         "root": "scratch",
         "prewarm": 3,
         "preload": ("json", "email.mime"),
+        "setup": "true",
+        "deps_readonly": False,
     }
 
 

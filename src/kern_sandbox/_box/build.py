@@ -175,17 +175,18 @@ def show_workspace(tree: int, below: Sequence[str]) -> None:
 
     Args:
         tree: the workspace, detached.
-        below: mount points of the base inside the workspace.
+        below: mount points of the base inside the workspace. Their places in it are the host's to make and to
+            remove: one that is gone stays so, for the workspace may be on its way out too.
 
     Raises:
-        OSError: ELOOP where code has put a link in the place of one of ``below``.
+        OSError: ELOOP where code has put a link in the place of one of ``below``, ENOENT where there is nothing.
     """
     covered = [mounts.clone_tree(place) for place in below]
     mounts.attach_tree(tree, WORKSPACE)
     for place, kept in zip(below, covered):
         if os.path.realpath(place) != place:
             raise OSError(errno.ELOOP, "a symbolic link stands where a mount belongs", place)
-        _attach(kept, place)
+        mounts.attach_tree(kept, place)
 
 
 def _mask(path: str) -> None:

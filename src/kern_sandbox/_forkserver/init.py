@@ -8,6 +8,7 @@ Its report socket is close-on-exec: the program never holds it.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
@@ -19,7 +20,7 @@ from typing import Any, Callable, NamedTuple, NoReturn
 
 from .._box.build import build_fresh, show_workspace
 from .._box.confine import Confinement, confine, prepare
-from .._box.plan import CELL, Plan
+from .._box.plan import CELL, WORKSPACE, Bind, Plan
 from .._linux import caps, fds, processes
 from .._linux.abi import Clone
 from .._linux.libc import syscall
@@ -130,8 +131,8 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, get_re
         if listener is not None:
             os.close(listener)
         wakeup = _catch_children()
-        pid = _spawn_ordered(stage, appetite) if get_ready is None else _fork_ahead(appetite)
-        snippet = None if get_ready is None or pid else _become_snippet(stage, get_ready)
+        pid = _spawn_ordered(stage, plan, appetite) if get_ready is None else _fork_ahead(appetite)
+        snippet = None if get_ready is None or pid else _become_snippet(stage, plan, get_ready)
     except OSError as error:
         stage.fail(error)
     if snippet is None:
@@ -146,6 +147,16 @@ def _await_workspace(report: socket.socket, plan: Plan) -> None:
     if frame is None:
         os._exit(0)
     show_workspace(frame.fds[0], plan.below)
+
+
+def _check_layers(plan: Plan) -> None:
+    """What is mounted in the workspace still is: renaming its place from elsewhere takes a mount away (Linux 3.18)."""
+    for step in plan.base:
+        if isinstance(step, Bind) and step.target.startswith(f"{WORKSPACE}/") and step.identity is not None:
+            about = os.lstat(step.target)
+            if (about.st_dev, about.st_ino) != tuple(step.identity):
+                words = "another program that uses the workspace has removed or replaced it"
+                raise OSError(errno.ESTALE, words, step.target)
 
 
 def _enter_groups(doors: Sequence[int]) -> None:
@@ -179,9 +190,9 @@ class _Appetite:
         os.pwrite(self._fd, str(score).encode(), 0)
 
 
-def _spawn_ordered(stage: _Stage, appetite: _Appetite) -> int:
+def _spawn_ordered(stage: _Stage, plan: Plan, appetite: _Appetite) -> int:
     """Wait for the order and start its program."""
-    order = _take_order(stage)
+    order = _take_order(stage, plan)
     fds.inherit_only(3)
     appetite.for_program()
     try:
@@ -193,11 +204,13 @@ def _spawn_ordered(stage: _Stage, appetite: _Appetite) -> int:
     return pid
 
 
-def _take_order(stage: _Stage) -> Order:
+def _take_order(stage: _Stage, plan: Plan) -> Order:
     """The one order, with its files and its directory in place; a failure is the order's, not the box's."""
     frame = wire.receive(stage.report)
     if frame is None:
         os._exit(0)
+    stage.name = "mounts"
+    _check_layers(plan)
     stage.name = "program"
     order = Order.of(frame)
     for name, fd in order.cell.items():
@@ -235,14 +248,14 @@ def _fork_ahead(appetite: _Appetite) -> int:
     return pid
 
 
-def _become_snippet(stage: _Stage, get_ready: GetReady) -> Snippet:
+def _become_snippet(stage: _Stage, plan: Plan, get_ready: GetReady) -> Snippet:
     """In the forked program: what posix_spawn(3) and exec would have done, most of it before there is an order."""
     signal.set_wakeup_fd(-1)
     processes.reset_signals()
     caps.set_dumpable(True)
     os.setsid()
     ready = get_ready()
-    order = _take_order(stage)
+    order = _take_order(stage, plan)
     os.write(_WORD, b"1")
     wire.send(stage.report, {"started": True})
     for target, fd in enumerate(order.stdio):

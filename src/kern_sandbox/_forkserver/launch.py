@@ -78,6 +78,11 @@ class Stop:
         self._call: socket.socket | None = None
         self._wanted = False
 
+    @property
+    def wanted(self) -> bool:
+        """Whether the end was asked for."""
+        return self._wanted
+
     def attach(self, call: socket.socket) -> None:
         """The call has begun on the socket ``call``."""
         with self._lock:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Parts = Tuple[CodeType, Optional[CodeType], bool]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+DEPS = "/workspace/.deps"
 
 WATCHED = frozenset(["matplotlib.pyplot", "IPython.core.display", "IPython.core.display_functions"])
 """Modules that are taught, when the code imports them, to show values here."""
@@ -78,7 +79,11 @@ def new_main(path: str) -> "dict[str, Any]":
 
 
 def enter(path: str) -> None:
-    """Set what ``python path`` sets: arguments, and the directory that its imports start from."""
+    """Set what ``python path`` sets: arguments, and the directory that its imports start from.
+
+    In a Sandbox with a setup that directory comes last: what an earlier call left there must not take the place of
+    an installed module.
+    """
     sys.argv = [path]
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = [*sys.orig_argv[:1], path]
@@ -86,7 +91,10 @@ def enter(path: str) -> None:
         start = os.getcwd()
     except OSError:
         start = ""
-    if sys.path and sys.path[0] == HERE:
+    own = bool(sys.path) and sys.path[0] == HERE
+    if sys.prefix == DEPS:
+        sys.path[:] = [*sys.path[own:], start]
+    elif own:
         sys.path[0] = start
     else:
         sys.path.insert(0, start)

@@ -29,8 +29,8 @@ _PROGRAMS = {
 }
 _OPTIONS = (
     "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes", "require_limits",
-    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root", "prewarm",
-    "preload",
+    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root", "prewarm", "preload", "setup",
+    "deps_readonly",
 )  # fmt: skip
 _STATUS = """\
 exit status:
@@ -150,6 +150,10 @@ def _add_limits(box: Any) -> None:
     words = "scratch in memory, e.g. /tmp=512m; none for none (default: /tmp=64m); may be repeated"
     add("--tmpfs", action="append", type=_tmpfs, metavar="PATH=SIZE", help=words)
     add("--env", action="append", type=_pair, metavar="NAME=VALUE", help="a variable; may be repeated")
+    words = "run once with the network, e.g. 'pip install pandas'; what it installs is kept"
+    add("--setup", metavar="COMMAND", help=words)
+    words = "give the code a copy of what --setup installed, which it may change"
+    add("--deps-writable", dest="deps_readonly", action="store_false", help=words)
     words = "kept of stdout and stderr each (default: 67108864)"
     add("--max-output-bytes", type=int, default=64 << 20, metavar="N", help=words)
     words = "refuse to run where memory and pids limits do not hold for the box as a whole"

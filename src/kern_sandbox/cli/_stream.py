@@ -191,8 +191,7 @@ class LiveSession(Session):
         self._streams = streams
 
     def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
-        del stop
-        server = self._server()
+        server = self._server(stop)
         launched = launch(server, command, interactive=True)
         if launched.results is not None:
             threading.Thread(target=_discard, args=(launched.results,), daemon=True).start()

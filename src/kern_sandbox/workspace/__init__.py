@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from ._workspace import MAX_ENTRIES, Snapshot, Workspace
+from ._walk import empty_directory
+from ._workspace import DEPS, MAX_ENTRIES, Snapshot, Workspace
 
-__all__ = ["MAX_ENTRIES", "Snapshot", "Workspace"]
+__all__ = ["DEPS", "MAX_ENTRIES", "Snapshot", "Workspace", "empty_directory"]

@@ -1,0 +1,236 @@
+"""Directories that take long to make: each is made once under a key, then shared by processes and collected.
+
+A shelf is a directory below the cache. On it, ``KEY`` is finished and never changes, ``KEY.making`` is being made,
+``KEY.gone`` is on its way out, and ``KEY.lock`` is held by whoever makes or removes ``KEY``. Only a rename finishes an
+entry, so what a killed process leaves is never taken for one; the next maker or collector removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING, Callable, NamedTuple
+
+from .errors import HostError
+from .workspace import empty_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Collected", "Held", "Shelf", "cache_directory"]
+
+_LOOK_AGAIN_S = 0.05
+_MAKING, _GONE, _LOCK = ".making", ".gone", ".lock"
+
+
+def cache_directory() -> str:
+    """Where everything that can be made again is kept: ``kern-sandbox`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), "kern-sandbox")
+
+
+class Held(NamedTuple):
+    """An entry in use: no collector takes it until it is let go of, or the process ends."""
+
+    path: str
+    fd: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode of the entry."""
+        about = os.fstat(self.fd)
+        return about.st_dev, about.st_ino
+
+    def release(self) -> None:
+        """Let go of it."""
+        os.close(self.fd)
+
+
+class Collected(NamedTuple):
+    """What a collector removed: how many entries, and the bytes on disk that they took."""
+
+    entries: int
+    size: int
+
+
+class Shelf:
+    """One kind of entries.
+
+    Args:
+        name: of the kind; a directory of that name in the cache, with mode 0700, holds them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.path = os.path.join(cache_directory(), name)
+
+    def take(self, key: str) -> Held | None:
+        """Hold the finished entry ``key``; ``None`` where there is none."""
+        path = os.path.join(self.path, key)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        if not _lock(fd, fcntl.LOCK_SH) or not _is_at(path, fd):  # a collector has just come first
+            os.close(fd)
+            return None
+        with contextlib.suppress(OSError):  # a cache that may only be read serves as well
+            os.utime(fd)
+        return Held(path, fd)
+
+    def make(self, key: str, build: Callable[[str], None], waiting: Callable[[], None]) -> Held:
+        """Hold the entry ``key``, built by this process unless another one does it first.
+
+        Args:
+            key: letters and digits.
+            build: fills the empty directory that it is given; what it raises is raised, and nothing is kept.
+            waiting: called again and again while another process builds; raises to give up.
+
+        Raises:
+            HostError: the cache cannot be written.
+        """
+        held = self.take(key)
+        while held is None:
+            with self._alone(key, waiting):
+                held = self.take(key) or self._built(key, build)
+        return held
+
+    def collect(self, unused_s: float) -> Collected:
+        """Remove what killed processes left, and every entry that nobody holds and nobody took for ``unused_s``.
+
+        Raises:
+            HostError: the cache cannot be written.
+        """
+        names = os.listdir(self.path) if os.path.isdir(self.path) else []
+        entries, size = 0, 0
+        for key in sorted({name.partition(".")[0] for name in names}):
+            with contextlib.suppress(_Busy), self._alone(key, _give_up):
+                _remove(os.path.join(self.path, key + _MAKING))
+                _remove(os.path.join(self.path, key + _GONE))
+                removed = self._retire(key, unused_s)
+                entries, size = entries + (removed is not None), size + (removed or 0)
+        return Collected(entries, size)
+
+    def _built(self, key: str, build: Callable[[str], None]) -> Held | None:
+        making = os.path.join(self.path, key + _MAKING)
+        _remove(making)
+        os.mkdir(making, 0o700)
+        try:
+            build(making)
+            os.rename(making, os.path.join(self.path, key))
+        except BaseException:  # whatever happened, half an entry is none
+            _remove(making)
+            raise
+        return self.take(key)
+
+    def _retire(self, key: str, unused_s: float) -> int | None:
+        """Remove a finished entry if it may go; the bytes that it took."""
+        path = os.path.join(self.path, key)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            if time.time() - os.fstat(fd).st_mtime < unused_s or not _lock(fd, fcntl.LOCK_EX):
+                return None
+            size = _size(path)
+            os.rename(path, path + _GONE)
+            _remove(path + _GONE)
+            return size
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def _alone(self, key: str, waiting: Callable[[], None]) -> Iterator[None]:
+        """Be the only one, among processes and threads, that makes or removes ``key``."""
+        path = os.path.join(self.path, key + _LOCK)
+        fd = _locked_file(path, waiting)
+        try:
+            yield
+        finally:
+            if not os.path.lexists(os.path.join(self.path, key)):
+                os.unlink(path)
+            fcntl.flock(fd, fcntl.LOCK_UN)  # a process forked meanwhile has the same lock
+            os.close(fd)
+
+
+class _Busy(Exception):
+    """Another process has the lock."""
+
+
+def _give_up() -> None:
+    raise _Busy
+
+
+def _locked_file(path: str, waiting: Callable[[], None]) -> int:
+    """Lock the file at ``path``, which a collector may have removed by the time that the lock is had."""
+    while True:
+        fd = _lock_file(path)
+        try:
+            while not _lock(fd, fcntl.LOCK_EX):
+                waiting()
+                time.sleep(_LOOK_AGAIN_S)  # Linux has no way to wait for a lock and for something else
+            if _is_at(path, fd):
+                return fd
+        except BaseException:  # whatever happened, the descriptor must not outlive it
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _lock_file(path: str) -> int:
+    """Open the lock's file; the directories above it are made, and are their owner's alone."""
+    shelf = os.path.dirname(path)
+    try:
+        os.makedirs(shelf, exist_ok=True)
+        for folder in (os.path.dirname(shelf), shelf):
+            os.chmod(folder, 0o700)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        hint = "Set XDG_CACHE_HOME to a directory that can be written"
+        raise HostError("writing the cache", errno=error.errno, path=error.filename or path, hint=hint) from error
+
+
+def _lock(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        return how == fcntl.LOCK_SH  # a file system without locks: its entries can be read, and are never removed
+    return True
+
+
+def _is_at(path: str, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(path: str) -> None:
+    """Remove a directory with all that is in it; whoever else removes it at the same time does not disturb."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        empty_directory(fd)
+        os.rmdir(path)
+    except FileNotFoundError:
+        return
+    finally:
+        os.close(fd)
+
+
+def _size(path: str) -> int:
+    """Bytes on disk."""
+    total = 0
+    for folder, folders, files, fd in os.fwalk(path, follow_symlinks=False):
+        del folder, folders
+        total += sum(os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512 for name in files)
+    return total
