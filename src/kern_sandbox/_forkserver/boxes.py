@@ -16,7 +16,7 @@ from . import wire
 
 __all__ = ["Box", "Ending"]
 
-Ending = Literal["exit", "timeout", "cancelled", "escape", "killed"]
+Ending = Literal["exit", "timeout", "cancelled", "escape", "killed", "disk_full"]
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Box:
         if frame is None:
             return False
         if "kill" in frame.body:
-            self.end("killed")
+            self.end("disk_full" if frame.body["kill"] == "disk_full" else "killed")
         elif "signal" in frame.body:
             wire.reply(self.report, {"signal": frame.body["signal"]})
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._ceiling import Guard
 from ._workspace import MAX_ENTRIES, Snapshot, Workspace
 
-__all__ = ["MAX_ENTRIES", "Snapshot", "Workspace"]
+__all__ = ["MAX_ENTRIES", "Guard", "Snapshot", "Workspace"]
