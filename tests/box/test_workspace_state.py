@@ -86,7 +86,9 @@ def test_nothing_hides_in_a_directory_that_may_not_be_read(make: Make) -> None:
 def test_what_was_deleted_and_is_still_open_goes_with_the_box_and_has_the_ceiling_of_a_file(make: Make) -> None:
     sandbox = make(workspace_mb=20, memory_mb=32, tmpfs={}, used=False)
     code = "import os; f = open('big', 'wb', 0); os.unlink('big')\n"
-    writes = "try:\n  while True: f.write(b'x' * 1_000_000)\nexcept OSError as e: print(e.errno, f.tell() >> 20)"
+    writes = (
+        "try:\n  for _ in range(60): f.write(b'x' * 1_000_000)\nexcept OSError as e: print(e.errno, f.tell() >> 20)"
+    )
     result = sandbox.run_code(code + writes)
     assert (fault_of(result), result.stdout) == ("", "27 20\n")
     assert sandbox.list_files() == []

@@ -110,6 +110,7 @@ def test_a_workspace_that_is_closed_meanwhile_ends_the_watching(top: Path) -> No
         space.guard()
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_watches_its_own_calls_and_not_its_parents(top: Path) -> None:
     def body() -> int:
         child = os.fork()
