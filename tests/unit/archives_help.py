@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import tarfile
@@ -38,8 +39,13 @@ def fill(space: Workspace) -> None:
 
 def packed(*members: tuple[str, dict[str, Any], bytes], pax: dict[str, str] | None = None) -> bytes:
     """An archive of members: name, fields of its ``TarInfo``, content."""
+    return gzip.compress(packed_raw(*members, pax=pax))
+
+
+def packed_raw(*members: tuple[str, dict[str, Any], bytes], pax: dict[str, str] | None = None) -> bytes:
+    """As ``packed``, not compressed."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT, pax_headers=pax or {}) as archive:
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, pax_headers=pax or {}) as archive:
         for name, fields, content in members:
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -55,3 +61,20 @@ def plain(name: str, content: bytes = b"x") -> tuple[str, dict[str, Any], bytes]
 
 def of_type(name: str, kind: bytes, target: str = "") -> tuple[str, dict[str, Any], bytes]:
     return name, {"type": kind, "linkname": target}, b""
+
+
+def negative(data: bytes) -> bytes:
+    """The archive with a size of -512 in its first header, and the right checksum."""
+    changed = bytearray(data)
+    changed[124:136] = b"\xff" * 10 + b"\xfe\x00"
+    repair(changed)
+    return bytes(changed)
+
+
+def repair(data: bytearray) -> None:
+    """Make the checksum of every block that could be a header right, so that what it says is looked at."""
+    for start in range(0, len(data) - 511, 512):
+        block = data[start : start + 512]
+        if any(block):
+            block[148:156] = b" " * 8
+            data[start + 148 : start + 156] = b"%06o\0 " % sum(block)
