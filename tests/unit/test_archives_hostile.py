@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kern_sandbox.errors import WorkspaceError
 from kern_sandbox.workspace import Workspace, _workspace
-from unit.archives_help import negative, of_type, packed, packed_raw, plain, tree
+from unit.archives_help import negative, of_type, packed, packed_raw, plain, repair, tree
 from unit.workspace_help import fingerprint, quick_directory
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ HOSTILE = {
     "rubbish after": GOOD + b"rubbish",
     "negative size": gzip.compress(negative(RAW)),
     "folder twice": packed(of_type("d", tarfile.DIRTYPE), of_type("d", tarfile.DIRTYPE)),
-    "folder with content": packed(("d", {"type": tarfile.DIRTYPE}, b"x")),
+    "folder with content": packed(("d", {"type": tarfile.DIRTYPE}, RAW[:1024])),
     "lone header": gzip.compress(packed_raw(("a", {"pax_headers": {"path": "b" * 99}}, b""))[:1024] + bytes(1024)),
     "bomb": packed(plain("zeros", bytes(3 << 20))),
 }  # fmt: skip
