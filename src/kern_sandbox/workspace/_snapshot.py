@@ -23,6 +23,7 @@ __all__ = ["write_archive"]
 
 _HOLE = 64 << 10
 """What is stored as a hole: aligned stretches of this many zero bytes, whatever the file system made of them."""
+_ZEROS = bytes(_HOLE)
 _MAX_PATH = 4095
 _NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR})
 _LEFT_OUT = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
@@ -136,7 +137,7 @@ def _pieces(fd: int, size: int, enough: int) -> Sequence[tuple[int, int]]:
             break
         at = start - start % _HOLE
         block = os.pread(fd, min(_HOLE, size - at), at)
-        if block.count(0) != len(block):
+        if block != _ZEROS[: len(block)]:
             stored += len(block)
             _append(pieces, at, len(block))
         at += _HOLE
