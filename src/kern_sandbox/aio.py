@@ -116,6 +116,14 @@ class AsyncSandbox:
         """``Sandbox.list_files``, awaited."""
         return await self._do(self._session.workspace.list_files, subdir)
 
+    async def snapshot(self, dest: str | os.PathLike[str], max_bytes: int = 4 << 30) -> list[str]:
+        """``Sandbox.snapshot``, awaited."""
+        return await self._do(self._session.workspace.snapshot, dest, max_bytes)
+
+    async def restore(self, src: str | os.PathLike[str], max_bytes: int = 4 << 30) -> None:
+        """``Sandbox.restore``, awaited."""
+        await self._do(self._session.workspace.restore, src, max_bytes)
+
     async def close(self) -> None:
         """``Sandbox.close``, awaited; ends every box."""
         await asyncio.get_running_loop().run_in_executor(None, self._session.close)

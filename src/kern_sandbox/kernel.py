@@ -17,7 +17,7 @@ from ._forkserver.launch import Outcome
 from ._forkserver.pump import Collector, Relay, finish
 from .errors import SandboxError, SessionClosed, SpecError
 from .session import Callback, How, Session, result_of
-from .workspace import Workspace
+from .workspace import Guard, Workspace
 
 if TYPE_CHECKING:
     from .results import ExecutionResult
@@ -123,9 +123,14 @@ class Kernel:
         before = session.workspace.scan() if session.spec.track_files else None
         self._cells += 1
         start = time.monotonic()
-        end = self._branch.run(self._cells, text, sinks, limit)
-        duration_ms = round((time.monotonic() - start) * 1000)
-        evidence, judgement = self._account(end, limit)
+        guard = session.workspace.guard()
+        guard.watch(lambda: self._box.kill("disk_full"))
+        try:
+            end = self._branch.run(self._cells, text, sinks, limit)
+            duration_ms = round((time.monotonic() - start) * 1000)
+            evidence, judgement = self._account(end, limit, guard)
+        finally:
+            guard.release()
         if not end.ran:
             self._require_alive()
         files = [] if before is None else Workspace.changes(before, session.workspace.scan())
@@ -134,11 +139,11 @@ class Kernel:
         outcome = Outcome(evidence, out.content(), err.content(), values.content(), truncated)
         return result_of(outcome, judgement, duration_ms, files)
 
-    def _account(self, end: CellEnd, limit: float) -> tuple[dict[str, Any], Judgement]:
+    def _account(self, end: CellEnd, limit: float, guard: Guard) -> tuple[dict[str, Any], Judgement]:
         """What a cell's end means, for its result and for the kernel."""
         if end.code is None and end.status is None:
             self._require_box_verdict()
-        evidence = self._evidence(end)
+        evidence = guard.conclude(self._evidence(end))
         return evidence, self._judge(end, evidence, limit)
 
     def _require_box_verdict(self) -> None:

@@ -8,13 +8,16 @@ import signal
 import socket
 import threading
 import time
-from typing import Any, BinaryIO, Callable, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, cast
 
 from ._box.verdict import Facts, judge, raise_failure
 from ._forkserver import wire
 from ._forkserver.launch import Launched
 from .errors import InternalError, SessionClosed, SpecError
 from .results import ExecutionResult, Usage
+
+if TYPE_CHECKING:
+    from .workspace import Guard
 
 __all__ = ["Process"]
 
@@ -28,7 +31,7 @@ class Process:
         stderr: the same for standard error.
     """
 
-    def __init__(self, launched: Launched, facts: Facts, death: Callable[[], InternalError]) -> None:
+    def __init__(self, launched: Launched, facts: Facts, death: Callable[[], InternalError], guard: Guard) -> None:
         assert launched.stdin is not None
         self.stdin: BinaryIO = cast("BinaryIO", io.FileIO(launched.stdin, "wb"))
         self.stdout: BinaryIO = io.BufferedReader(io.FileIO(launched.stdout, "rb"))
@@ -36,6 +39,7 @@ class Process:
         self._call = launched.call
         self._facts = facts
         self._death = death
+        self._guard = guard
         self._lock = threading.Lock()
         self._started = time.monotonic()
         self._result: ExecutionResult | None = None
@@ -82,7 +86,7 @@ class Process:
         return frame.body
 
     def _judge(self, evidence: dict[str, Any]) -> ExecutionResult:
-        judgement = judge(evidence, self._facts)
+        judgement = judge(self._guard.conclude(evidence), self._facts)
         return ExecutionResult(
             stderr="".join(f"kern: note: {note}\n" for note in judgement.notes),
             exit_code=judgement.exit_code,
@@ -104,7 +108,7 @@ class Process:
 
     def kill(self) -> None:
         """End the whole box now; ``wait`` then gives the fault ``killed``."""
-        self._say({"kill": True})
+        self._say({"kill": "killed"})
 
     def _say(self, body: dict[str, Any]) -> None:
         if self._closed or self._result is not None:
@@ -119,6 +123,7 @@ class Process:
         if self._closed:
             return
         self._closed = True
+        self._guard.release()
         try:
             self._call.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 __all__ = ["ExecutionResult", "FaultType", "FileInfo", "Result", "SandboxFault", "Usage"]
 
-FaultType = Literal["timeout", "oom", "killed", "escape_blocked", "exec_failed", "startup_failed"]
+FaultType = Literal["timeout", "oom", "killed", "disk_full", "escape_blocked", "exec_failed", "startup_failed"]
 """The closed set of verdicts; contract §6 says when each is given and how it is known."""
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .kernel import Kernel, start_kernel
 from .session import Callback, How, Session
+from .spec import MEMORY_MB, PIDS
 
 if TYPE_CHECKING:
     import os
@@ -23,12 +24,15 @@ class Sandbox:
 
     Args:
         workspace: a directory shown at ``/workspace`` and kept; ``None`` makes one that ``close()`` removes.
-        memory_mb: memory of a box, MiB, 16 or more; ``None`` for no limit.
+        memory_mb: memory of a box, MiB, 16 or more; ``None`` for that of a profile, else no limit.
+        workspace_mb: what the workspace may take of the disk, MiB; ``None`` for no ceiling. It is watched: a call that
+            goes beyond is stopped, with the fault ``disk_full``, within about a tenth of a second.
         cpus: processors that a box may use, e.g. 1.5; ``None`` for all.
         pids: processes and threads that a box may have.
         timeout_s: wall clock of one call, seconds, finite; enforced from outside the box.
         network: ``True`` shares the host's network with every box, its loopback included.
         tmpfs: scratch in memory; ``None`` is 64 MiB at ``/tmp``, ``{}`` none, else e.g. ``{"/tmp": "512m"}``.
+        profiles: of ``kern.toml``, e.g. ``["vcpu:heavy", "vdisk:scratch"]``; an option that is given beats a profile.
         env: variables for the code; nothing of the host's environment goes in by itself.
         max_output_bytes: kept of standard output and of standard error each; the rest is read and dropped.
         require_limits: refuse to run where memory and pids limits cannot be enforced for a box as a whole.
@@ -60,12 +64,14 @@ class Sandbox:
         self,
         *,
         workspace: str | os.PathLike[str] | None = None,
-        memory_mb: int | None = 512,
+        memory_mb: int | None = MEMORY_MB,
+        workspace_mb: int | None = None,
         cpus: float | None = None,
-        pids: int = 256,
+        pids: int = PIDS,
         timeout_s: float = 30,
         network: bool = False,
         tmpfs: Mapping[str, str] | None = None,
+        profiles: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         max_output_bytes: int = 64 << 20,
         require_limits: bool = False,
@@ -83,11 +89,13 @@ class Sandbox:
     ) -> None:
         options = {
             "memory_mb": memory_mb,
+            "workspace_mb": workspace_mb,
             "cpus": cpus,
             "pids": pids,
             "timeout_s": timeout_s,
             "network": network,
             "tmpfs": tmpfs,
+            "profiles": profiles,
             "env": env,
             "max_output_bytes": max_output_bytes,
             "require_limits": require_limits,
@@ -238,6 +246,34 @@ class Sandbox:
             WorkspaceError: ``subdir`` is refused, or there are too many entries.
         """
         return self._session.workspace.list_files(subdir)
+
+    def snapshot(self, dest: str | os.PathLike[str], max_bytes: int = 4 << 30) -> list[str]:
+        """Write the workspace's files and directories into a tar.gz; the same tree gives the same bytes.
+
+        Args:
+            dest: where, outside of the workspace; it appears whole or not at all, and replaces a file.
+            max_bytes: the most that the files may hold in all, holes not counted.
+
+        Returns:
+            What was left out, sorted: links, FIFOs, sockets, devices, what cannot be read, names with a line break.
+
+        Raises:
+            WorkspaceError: ``dest`` cannot be written, there is too much, or a box changed what was being read.
+        """
+        return self._session.workspace.snapshot(dest, max_bytes)
+
+    def restore(self, src: str | os.PathLike[str], max_bytes: int = 4 << 30) -> None:
+        """Replace everything in the workspace by what is in a tar.gz, or change nothing.
+
+        Args:
+            src: of a snapshot, or of plain files and directories from elsewhere.
+            max_bytes: the most that the files may hold in all, holes not counted.
+
+        Raises:
+            WorkspaceError: it cannot be read, is damaged, holds links, devices, absolute paths, ``..`` or a name
+                twice, or too much.
+        """
+        self._session.workspace.restore(src, max_bytes)
 
     def close(self) -> None:
         """End every box of this Sandbox and remove a temporary workspace. Closing twice does nothing."""

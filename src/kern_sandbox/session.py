@@ -21,6 +21,7 @@ from ._box.verdict import Facts, Judgement, judge, raise_failure
 from ._forkserver.client import ForkServer, Opening, Temporary, current_server, discard_owner, existing_server
 from ._forkserver.held import HeldBox
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
+from ._profiles import with_profiles
 from .errors import HostError, SandboxError, SessionClosed
 from .process import Process
 from .results import ExecutionResult, FileInfo, Usage
@@ -66,13 +67,14 @@ class Session:
             )
         self.closed = False
         self._pid = os.getpid()
-        self.spec = BoxSpec.of(**options)
+        self.spec = BoxSpec.of(**with_profiles(options))
         userland = host_userland(self.spec.network)
         mounts = checked_mounts(
             self.spec.mounts, userland.places(), ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs
         )
         check_workspace(workspace)
-        self.workspace = Workspace(workspace)
+        limit = self.spec.workspace_mb
+        self.workspace = Workspace(workspace, None if limit is None else limit << 20)
         shared = Bind(self.workspace.path, "/workspace", writable=True, owned=True, identity=self.workspace.identity)
         guest = guest_steps(_GUEST_FILES)
         self._bare = plan(self.spec, userland, mounts, shared, guest)
@@ -99,9 +101,7 @@ class Session:
 
     def spawn(self, argv: Sequence[str], cwd: str | None, how: How) -> Process:
         """Start a program in a fresh box and hand its pipes over."""
-        command = self._command(checks.check_argv(argv), how, cwd)
-        server = self._server()
-        return Process(launch(server, command, interactive=True), self._facts(command), server.death)
+        return self._start(self._command(checks.check_argv(argv), how, cwd))[0]
 
     def hold(self, how: How) -> HeldBox:
         """Start a kernel's box."""
@@ -171,12 +171,21 @@ class Session:
         server.open(self._owner, self._key, self.plan, Opening(self._temporary(), self.spec.prewarm))
         return server
 
+    def _start(self, command: Command, stopped: Stop | None = None) -> tuple[Process, int | None]:
+        """Launch ``command`` with its pipes in the caller's hands; the second is that of rich values."""
+        server, guard = self._server(stopped), self.workspace.guard()
+        launched, stop = launch(server, command, interactive=True), Stop()
+        stop.attach(launched.call)
+        guard.watch(lambda: stop.now("disk_full"))
+        return Process(launched, self._facts(command), server.death, guard), launched.results
+
     def _facts(self, command: Command) -> Facts:
         return self.facts(command.argv[0], command.timeout_s)
 
     def facts(self, program: str, timeout_s: float) -> Facts:
         """What a verdict says about a call of ``program``."""
-        return Facts(program, self.plan.userland, timeout_s, self.spec.memory_mb, self.spec.pids)
+        spec = self.spec
+        return Facts(program, self.plan.userland, timeout_s, spec.memory_mb, spec.pids, spec.workspace_mb)
 
     def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
         try:
@@ -189,14 +198,19 @@ class Session:
     def _execute(self, command: Command, stop: Stop | None) -> ExecutionResult:
         server = self._server(stop)
         before = self.workspace.scan() if self.spec.track_files else None
+        guard, stop = self.workspace.guard(), stop or Stop()
+        guard.watch(lambda: stop.now("disk_full"))
         start = time.monotonic()
-        outcome = run(server, command, stop)
+        try:
+            outcome = run(server, command, stop)
+        finally:
+            guard.release()
         duration_ms = round((time.monotonic() - start) * 1000)
         if self.closed:
             raise SessionClosed("running code: the Sandbox was closed during the call", hint="Make a new one")
         if "refused" in outcome.evidence:
             raise_failure(outcome.evidence["refused"])
-        judgement = judge(outcome.evidence, self._facts(command))
+        judgement = judge(guard.conclude(outcome.evidence), self._facts(command))
         files = [] if before is None else Workspace.changes(before, self.workspace.scan())
         return result_of(outcome, judgement, duration_ms, files)
 

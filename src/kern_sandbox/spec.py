@@ -13,12 +13,24 @@ from .checks import bad, check_env, check_timeout, flag, number, short, size_of,
 from .errors import SpecError
 from .spec_setup import check_setup
 
-__all__ = ["BoxSpec"]
+__all__ = ["MEMORY_MB", "PIDS", "BoxSpec", "Unsaid"]
 
 _MAX_MEMORY_MB = 16 << 20
 _MAX_PREWARM = 128
 _MAX_PRELOAD = 64
-_TMPFS_PLACES = re.compile(r"/(tmp|mnt|scratch|var/tmp|data)(/[A-Za-z0-9._-]+)*\Z")
+_TMPFS_PLACES = re.compile(r"/(tmp|mnt|scratch|var/tmp|data|vdisk)(/[A-Za-z0-9._-]+)*\Z")
+
+
+class Unsaid(int):
+    """A default that gives way to a profile, which a number that the caller gives does not."""
+
+
+MEMORY_MB = Unsaid(512)
+PIDS = Unsaid(256)
+
+
+def _mebibytes(option: str, value: object, least: int) -> int | None:
+    return None if value is None else whole(option, value, least, _MAX_MEMORY_MB)
 
 
 def _tmpfs(value: object, memory_mb: int | None) -> Mapping[str, int] | None:
@@ -30,7 +42,7 @@ def _tmpfs(value: object, memory_mb: int | None) -> Mapping[str, int] | None:
     for path, text in value.items():
         if not isinstance(path, str) or not _TMPFS_PLACES.match(path) or ".." in path:
             raise SpecError(
-                f"tmpfs has the path {short(path)}: accepted are /tmp, /mnt, /scratch, /var/tmp, /data or below"
+                f"tmpfs has the path {short(path)}: accepted are /tmp, /mnt, /scratch, /var/tmp, /data, /vdisk or below"
             )
         size = size_of(f"tmpfs[{path!r}]", text)
         if memory_mb is not None and size > memory_mb << 20:
@@ -105,11 +117,13 @@ class BoxSpec:
     Attributes:
         tmpfs: mount point to bytes, or ``None`` for the default.
         env: variables for the code.
+        devices: nodes below ``/dev`` to show, vetted by ``_profiles``.
     """
 
-    memory_mb: int | None = 512
+    memory_mb: int | None = MEMORY_MB
     cpus: float | None = None
-    pids: int = 256
+    pids: int = PIDS
+    workspace_mb: int | None = None
     timeout_s: float = 30.0
     network: bool = False
     tmpfs: Mapping[str, int] | None = None
@@ -127,6 +141,7 @@ class BoxSpec:
     preload: tuple[str, ...] = ()
     setup: str | None = None
     deps_readonly: bool = True
+    devices: tuple[str, ...] = ()
 
     @property
     def processors(self) -> int:
@@ -154,11 +169,12 @@ class BoxSpec:
         profile = _profile(given, _mounts(options.get("mounts")))
         if given["user"] and tuple(given["cap_drop"] or ()) == ():
             raise SpecError("cap_drop=() keeps capabilities for uid 0 only: leave out user, or cap_drop")
-        memory = None if given["memory_mb"] is None else whole("memory_mb", given["memory_mb"], 16, _MAX_MEMORY_MB)
+        memory = _mebibytes("memory_mb", given["memory_mb"], 16)
         return cls(
             memory_mb=memory,
             cpus=None if given["cpus"] is None else number("cpus", given["cpus"], 0.0, 4096.0),
             pids=whole("pids", given["pids"], 1, 1 << 22),
+            workspace_mb=_mebibytes("workspace_mb", given["workspace_mb"], 1),
             timeout_s=check_timeout(given["timeout_s"]),
             network=flag("network", given["network"]),
             tmpfs=_tmpfs(given["tmpfs"], memory),
@@ -176,4 +192,5 @@ class BoxSpec:
             preload=_preload(given["preload"]),
             setup=check_setup(given["setup"]),
             deps_readonly=flag("deps_readonly", given["deps_readonly"]),
+            devices=tuple(given["devices"]),
         )

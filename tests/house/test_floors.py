@@ -64,6 +64,7 @@ SEES: dict[str, frozenset[str]] = {
 """Room (a module or subpackage of kern_sandbox) to the rooms that it may import, besides itself."""
 
 DOORS = {
+    "_profiles": {"tomli", "tomllib"},  # Python has a reader of TOML from 3.11 on
     "langchain": {"langchain_kern_sandbox"},
     "_forkserver": {"run_once"},  # template_main is a script that lies beside the guest's files in a box
 }

@@ -15,11 +15,13 @@ from kern_sandbox.cli._arguments import guess_language, parse, sandbox_options
 from kern_sandbox.cli._stream import neutralised
 from support import PACKAGE
 
-COMMANDS = ["run", "exec", "doctor"]
+COMMANDS = ["run", "exec", "doctor", "profiles"]
 SITE = str(Path(kern_sandbox.__path__[0]).parent)
 FLAGS = {
-    "workspace": "--workspace", "memory_mb": "--memory-mb", "cpus": "--cpus", "pids": "--pids",
-    "timeout_s": "--timeout-s", "network": "--network", "tmpfs": "--tmpfs", "env": "--env",
+    "workspace": "--workspace", "memory_mb": "--memory-mb",
+    "workspace_mb": "--workspace-mb", "cpus": "--cpus", "pids": "--pids",
+    "timeout_s": "--timeout-s", "network": "--network", "tmpfs": "--tmpfs",
+    "profiles": "--profile", "env": "--env",
     "max_output_bytes": "--max-output-bytes", "require_limits": "--require-limits", "track_files": "--no-track-files",
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
     "user": "--user", "root": "--root", "prewarm": "--prewarm", "preload": "--preload",
@@ -88,8 +90,11 @@ def test_flags_become_options() -> None:
     words += " --env A=1 --env B=x=y --env C= --max-output-bytes 10 --require-limits --no-track-files --root scratch"
     words += " --prewarm 3 --preload json --preload email.mime"
     words += " --setup true --deps-writable"
+    words += " --workspace-mb 3 --profile vcpu:heavy --profile vdisk:scratch"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
+        "workspace_mb": 3,
+        "profiles": ["vcpu:heavy", "vdisk:scratch"],
         "cpus": 1.5,
         "pids": 9,
         "timeout_s": 2.5,

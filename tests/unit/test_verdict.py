@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kern_sandbox import InternalError, NamespacesUnavailable, SandboxError, SessionClosed, StartError
 from kern_sandbox._box.verdict import Facts, judge, raise_failure
 
-FACTS = Facts("python3", "the host userland", 2.0, 64, 16)
+FACTS = Facts("python3", "the host userland", 2.0, 64, 16, 20)
 
 
 def ended(**more: Any) -> dict[str, Any]:
@@ -36,6 +36,11 @@ def ended(**more: Any) -> dict[str, Any]:
         (ended(status=None), 137, "killed"),
         (ended(ending="killed", status=None), 137, "killed"),
         (ended(ending="escape", status=None, escape="mount"), 159, "escape_blocked"),
+        (ended(ending="disk_full", status=None, disk_full=False), 137, "disk_full"),
+        (ended(status=3 << 8, disk_full=True), 3, "disk_full"),
+        (ended(disk_full=False), 0, None),
+        (ended(status=signal.SIGKILL, oom_kills=1, disk_full=True), 137, "oom"),
+        (ended(ending="timeout", status=None, disk_full=True), 124, "timeout"),
         (ended(status=signal.SIGSYS), 159, None),
         (ended(status=159 << 8), 159, None),
         (ended(status=signal.SIGSYS, named=False), 159, "escape_blocked"),
@@ -58,6 +63,7 @@ def test_a_fault_carries_its_one_datum() -> None:
 
     assert detail(ended(ending="timeout")) == "2 s"
     assert detail(ended(oom_kills=1)) == "64 MiB"
+    assert detail(ended(disk_full=True)) == "20 MiB"
     assert detail(ended(ending="escape", escape="bpf")) == "bpf"
     assert detail(ended(failed="exec", errno=errno.ENOENT)) == "python3"
 
@@ -97,9 +103,10 @@ def test_a_box_that_was_never_ready_is_an_error_and_no_result() -> None:
         {},
         optional={
             "ready": st.booleans(),
-            "ending": st.sampled_from(["exit", "timeout", "killed", "escape", "cancelled", "?"]),
+            "ending": st.sampled_from(["exit", "timeout", "killed", "escape", "cancelled", "disk_full", "?"]),
             "status": st.none() | st.integers(0, 0xFFFF),
             "oom_kills": st.integers(0, 9),
+            "disk_full": st.booleans(),
             "pids_refused": st.integers(0, 9),
             "failed": st.none() | st.sampled_from(["exec", "mounts", "namespaces", "stem", "?"]),
             "errno": st.none() | st.integers(0, 200),

@@ -39,11 +39,11 @@ class Confinement(NamedTuple):
     limit_pids: bool = False
 
 
-def limit() -> None:
-    """The resource limits that are the same for every box; a stem sets them, and boxes inherit them."""
+def limit(plan: Plan) -> None:
+    """The resource limits that are the same for every box of a Sandbox; a stem sets them, and boxes inherit them."""
     processes.set_limit(resource.RLIMIT_CORE, 0)
     processes.set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    processes.set_limit(resource.RLIMIT_FSIZE, _FILE_SIZE)
+    processes.set_limit(resource.RLIMIT_FSIZE, min(_FILE_SIZE, plan.file_bytes or _FILE_SIZE))
     processes.set_limit(resource.RLIMIT_MEMLOCK, 64 << 10)
     processes.set_limit(resource.RLIMIT_MSGQUEUE, 819200)
     processes.set_limit(resource.RLIMIT_SIGPENDING, 1024)  # timers as well

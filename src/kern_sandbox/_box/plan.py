@@ -117,6 +117,7 @@ class Plan:
         writable: directories below which Landlock allows writes.
         preload: modules that a template imports before it serves.
         lingers: its stem may outlive the last Sandbox for a while, for one with an equal plan.
+        file_bytes: the largest that one file may become, or ``None`` for the general limit.
         scratch_root: bytes of a writable root made anew for each call, or ``None`` for the read-only one.
         env: variables that every program gets.
     """
@@ -139,6 +140,7 @@ class Plan:
     untrusted: bool = False
     apparmor: str | None = None
     user: int = 0
+    file_bytes: int | None = None
     scratch_root: int | None = None
     require_limits: bool = False
     preload: tuple[str, ...] = ()
@@ -219,13 +221,14 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
     """
     memory = None if spec.memory_mb is None else spec.memory_mb * MIB
     fresh = _fresh(spec, memory)
+    scratch = None if spec.root == "read-only" else (memory or 1 << 30) // 4
     base: tuple[Step, ...] = (
         *userland.steps,
         *_accounts(spec.user),
         *(Folder(path, 0o1777 if path == "/tmp" else 0o755) for path in ("/proc", "/tmp", "/dev/shm", "/dev/pts")),
         Folder(HOME, 0o700),
         Folder(CELL),
-        *(Device(name) for name in DEVICES),
+        *(Device(name) for name in (*DEVICES, *spec.devices)),
         Link("/dev/fd", "/proc/self/fd"),
         Link("/dev/stdin", "/proc/self/fd/0"),
         Link("/dev/stdout", "/proc/self/fd/1"),
@@ -254,11 +257,19 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
         untrusted=spec.security_profile == "untrusted",
         apparmor=spec.apparmor,
         user=spec.user,
-        scratch_root=None if spec.root == "read-only" else (memory or 1 << 30) // 4,
+        file_bytes=_file_bytes(spec, fresh, scratch),
+        scratch_root=scratch,
         require_limits=spec.require_limits,
         preload=spec.preload,
-        lingers=not mounts and spec.security_profile is None,
+        lingers=not mounts and not spec.devices and spec.security_profile is None,
     )
+
+
+def _file_bytes(spec: BoxSpec, fresh: Sequence[Tmpfs], scratch: int | None) -> int | None:
+    """No file may be larger than the workspace; what is in memory has a limit of its own, which this leaves alone."""
+    if spec.workspace_mb is None:
+        return None
+    return max(spec.workspace_mb * MIB, scratch or 0, *(step.size for step in fresh))
 
 
 def _writable(fresh: Sequence[Tmpfs], mounts: Sequence[Bind]) -> tuple[str, ...]:

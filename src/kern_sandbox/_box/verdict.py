@@ -25,6 +25,7 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_ESCAPE = 159  # 128 + SIGSYS
 EXIT_KILLED = 137  # 128 + SIGKILL
+EXIT_FILE_SIZE = 153  # 128 + SIGXFSZ
 
 _HOST_HINTS = {
     errno.EPERM: "Policy forbids unprivileged user namespaces here; `kern-sandbox doctor` names the setting to change",
@@ -48,6 +49,7 @@ class Facts(NamedTuple):
     timeout_s: float
     memory_mb: int | None
     pids: int
+    workspace_mb: int | None = None
 
 
 class Judgement(NamedTuple):
@@ -141,6 +143,8 @@ def _ended_by_sandbox(evidence: Mapping[str, Any], facts: Facts) -> tuple[int, S
         return EXIT_TIMEOUT, SandboxFault("timeout", f"the code did not end within {limit} and was stopped", limit)
     if ending in ("killed", "cancelled"):
         return EXIT_KILLED, SandboxFault("killed", "the caller stopped the code", "caller")
+    if ending == "disk_full":
+        return EXIT_KILLED, _disk_full(facts, "the code was stopped")
     return None
 
 
@@ -151,13 +155,22 @@ def _ended_itself(evidence: Mapping[str, Any], facts: Facts, notes: list[str]) -
     if evidence.get("oom_kills"):
         limit = f"{facts.memory_mb} MiB"
         fault = SandboxFault("oom", f"the code needed more memory than the box has ({limit})", limit)
+    elif evidence.get("disk_full"):
+        fault = _disk_full(facts, "it was when the code ended")
     elif status is None:
         fault = SandboxFault("killed", "the box was killed from outside", "init")
     elif not evidence.get("named", True) and os.WIFSIGNALED(int(status)) and exit_code == EXIT_ESCAPE:
         fault = SandboxFault("escape_blocked", "the code made a forbidden system call", "unknown")
     elif exit_code == EXIT_KILLED and os.WIFSIGNALED(int(status)):
         fault = SandboxFault("killed", "the code was killed by SIGKILL, not by a limit of the box", "SIGKILL")
+    if exit_code == EXIT_FILE_SIZE and facts.workspace_mb is not None and os.WIFSIGNALED(int(status or 0)):
+        notes.append("SIGXFSZ ended the program: Linux sends it to who makes one file larger than a box may")
     return Judgement(exit_code, fault, notes)
+
+
+def _disk_full(facts: Facts, what: str) -> SandboxFault:
+    limit = f"{facts.workspace_mb} MiB"
+    return SandboxFault("disk_full", f"the workspace became larger than its ceiling ({limit}); {what}", limit)
 
 
 def _exit_code(status: int) -> int:

@@ -16,7 +16,7 @@ from . import wire
 
 __all__ = ["Box", "Ending"]
 
-Ending = Literal["exit", "timeout", "cancelled", "escape", "killed"]
+Ending = Literal["exit", "timeout", "cancelled", "escape", "killed", "disk_full"]
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Box:
         if frame is None:
             return False
         if "kill" in frame.body:
-            self.end("killed")
+            self.end("disk_full" if frame.body["kill"] == "disk_full" else "killed")
         elif "ask" in frame.body:
             wire.reply(self.call, {"answer": self.ending})
         elif "signal" in frame.body:

@@ -13,7 +13,7 @@ import select
 import socket
 import threading
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Literal, NamedTuple
 
 from .._box.verdict import Facts, judge, raise_failure
 from .._linux.cgroup_tree import counter
@@ -109,10 +109,10 @@ class HeldBox:
         read = ((each.name, each.read()) for each in self._counters)
         return {name: count for name, count in read if count is not None}
 
-    def kill(self) -> None:
+    def kill(self, why: Literal["killed", "disk_full"] = "killed") -> None:
         """End the box now."""
         try:
-            wire.send(self.call, {"kill": True})
+            wire.send(self.call, {"kill": why})
         except OSError:
             return  # it has ended, which is what was wanted
 

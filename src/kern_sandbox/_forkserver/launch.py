@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Literal, NamedTuple
 
 from .._linux.fds import memory_file
 from ..errors import HostError
@@ -76,12 +76,12 @@ class Stop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._call: socket.socket | None = None
-        self._wanted = False
+        self._wanted = ""
 
     @property
     def wanted(self) -> bool:
         """Whether the end was asked for."""
-        return self._wanted
+        return bool(self._wanted)
 
     def attach(self, call: socket.socket) -> None:
         """The call has begun on the socket ``call``."""
@@ -90,17 +90,17 @@ class Stop:
             if self._wanted:
                 self._kill()
 
-    def now(self) -> None:
-        """End the box; the call then returns with the fault ``killed``."""
+    def now(self, why: Literal["killed", "disk_full"] = "killed") -> None:
+        """End the box; the call then returns with the fault ``why``."""
         with self._lock:
-            self._wanted = True
+            self._wanted = self._wanted or why
             if self._call is not None:
                 self._kill()
 
     def _kill(self) -> None:
         assert self._call is not None
         try:
-            wire.send(self._call, {"kill": True})
+            wire.send(self._call, {"kill": self._wanted})
         except OSError:
             return  # the call has ended, which is what was wanted
 

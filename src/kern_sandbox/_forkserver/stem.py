@@ -67,7 +67,7 @@ def run_stem(seed: Seed, control: socket.socket, mapped: int) -> NoReturn:
         stage = "mounts"
         build_base(seed.plan, trees, seed.library)
         seed = seed._replace(plan=_present(seed.plan))
-        limit()
+        limit(seed.plan)
         if seed.nested:
             stage = "nesting"
             _try_nesting()

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import __version__
 from ..checks import LANGUAGES
+from ..spec import MEMORY_MB, PIDS
 
 __all__ = ["guess_language", "parse", "sandbox_options"]
 
@@ -28,16 +29,16 @@ _PROGRAMS = {
     "nodejs": "node",
 }
 _OPTIONS = (
-    "memory_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes", "require_limits",
-    "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root", "prewarm", "preload", "setup",
-    "deps_readonly",
+    "memory_mb", "workspace_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
+    "profiles", "require_limits", "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root",
+    "prewarm", "preload", "setup", "deps_readonly",
 )  # fmt: skip
 _STATUS = """\
 exit status:
   that of the code (128+n where signal n ended it), and
   124  timeout: it ran past --timeout-s
   126  exec_failed: the program cannot be executed     127  it was not found
-  137  oom or killed: it was killed by SIGKILL         159  escape_blocked
+  137  oom, killed or disk_full: it was killed          159  escape_blocked
   125  the sandbox itself failed (`kern-sandbox doctor` may say why)
     2  the command line is wrong                       130  Ctrl-C
   141  nobody reads the output any more
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     _run(commands)
     _exec(commands)
     _doctor(commands)
+    _profiles(commands)
     return top
 
 
@@ -124,6 +126,12 @@ def _doctor(commands: Any) -> None:
     made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
 
 
+def _profiles(commands: Any) -> None:
+    made = _command(commands, "profiles", "list the resource profiles of kern.toml, and what each gives a box")
+    made.add_argument("--json", action="store_true", help="print them as JSON")
+    made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
+
+
 def _add_common(to: argparse.ArgumentParser) -> None:
     _add_limits(to.add_argument_group("the box"))
     _add_security(to.add_argument_group("what the box may"))
@@ -143,12 +151,16 @@ def _add_common(to: argparse.ArgumentParser) -> None:
 def _add_limits(box: Any) -> None:
     add = box.add_argument
     add("--workspace", metavar="DIR", help="shown at /workspace and kept (default: temporary)")
-    add("--memory-mb", type=_whole_or_none, default=512, metavar="N", help="MiB, or none (default: 512)")
+    add("--memory-mb", type=_whole_or_none, default=MEMORY_MB, metavar="N", help="MiB, or none (default: 512)")
+    words = "MiB that the workspace may take, watched (default: no ceiling)"
+    add("--workspace-mb", type=_whole_or_none, metavar="N", help=words)
     add("--cpus", type=float, metavar="N", help="processors, e.g. 1.5 (default: all)")
-    add("--pids", type=int, default=256, metavar="N", help="processes and threads (default: 256)")
+    add("--pids", type=int, default=PIDS, metavar="N", help="processes and threads (default: 256)")
     add("--timeout-s", type=float, default=30.0, metavar="S", help="seconds of wall clock (default: 30)")
     words = "scratch in memory, e.g. /tmp=512m; none for none (default: /tmp=64m); may be repeated"
     add("--tmpfs", action="append", type=_tmpfs, metavar="PATH=SIZE", help=words)
+    words = "a profile of kern.toml, e.g. vcpu:heavy; may be repeated (kern-sandbox profiles lists them)"
+    add("--profile", dest="profiles", action="append", metavar="KIND:NAME", help=words)
     add("--env", action="append", type=_pair, metavar="NAME=VALUE", help="a variable; may be repeated")
     words = "run once with the network, e.g. 'pip install pandas'; what it installs is kept"
     add("--setup", metavar="COMMAND", help=words)

@@ -86,7 +86,7 @@ def _status(argv: Sequence[str]) -> int:
     except OSError as error:
         raise _Unwritten("standard output", error) from error
     try:
-        commands = {"run": _run, "exec": _exec, "doctor": _doctor}
+        commands = {"run": _run, "exec": _exec, "doctor": _doctor, "profiles": _profiles}
         return commands[arguments.command](arguments)
     except _Unwritten:
         raise
@@ -120,6 +120,20 @@ def _doctor(arguments: argparse.Namespace) -> int:
     else:
         _print(str(report))
     return 0 if report.ok else EXIT_NOT_OK
+
+
+def _profiles(arguments: argparse.Namespace) -> int:
+    from .._profiles import config_path, listing  # late: only this command needs it
+
+    rows = listing()
+    if arguments.json:
+        _print_json({"path": config_path(), "profiles": rows})
+    elif not rows:
+        _print(f"no profiles in {config_path()}")
+    for row in () if arguments.json else rows:
+        gives = ", ".join(f"{name} {value}" for name, value in row["gives"].items())
+        _print(f"{row['profile']:<20} {row['problem'] or gives}")
+    return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:

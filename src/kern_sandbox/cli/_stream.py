@@ -12,7 +12,7 @@ import select
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._forkserver.launch import Command, launch
+from .._forkserver.launch import Command
 from ..process import Process
 from ..session import Session, Stop
 
@@ -191,11 +191,10 @@ class LiveSession(Session):
         self._streams = streams
 
     def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
-        server = self._server(stop)
-        launched = launch(server, command, interactive=True)
-        if launched.results is not None:
-            threading.Thread(target=_discard, args=(launched.results,), daemon=True).start()
-        with Process(launched, self._facts(command), server.death) as process:
+        process, results = self._start(command, stop)
+        if results is not None:
+            threading.Thread(target=_discard, args=(results,), daemon=True).start()
+        with process:
             return stream(process, self._streams)
 
 

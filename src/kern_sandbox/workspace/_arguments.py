@@ -7,11 +7,28 @@ import sys
 
 from kern_sandbox.errors import SpecError, WorkspaceError
 
-__all__ = ["INSIDE", "checked_limit", "clipped", "content_of", "refused_path", "resolved", "text_of", "vetted"]
+__all__ = [
+    "DEPS",
+    "INSIDE",
+    "STAGE_PREFIX",
+    "checked_limit",
+    "clipped",
+    "content_of",
+    "is_ours",
+    "refused_path",
+    "resolved",
+    "text_of",
+    "vetted",
+]
 
 INSIDE = "/workspace"
 """What code in a box calls the workspace; accepted in front of a path."""
 
+STAGE_PREFIX = ".kern-restore-"
+"""How the directory is named in which ``restore`` builds a tree before it takes the place of the old one."""
+
+DEPS = ".deps"
+"""Where a box sees the product of ``setup``; never listed."""
 _MAX_NAME = 255
 _MAX_PATH = 4095
 
@@ -71,6 +88,11 @@ def _relative(raw: bytes, directory: bool) -> bytes:
     if raw in (b".", INSIDE.encode()):
         return b""
     return raw[:-1] if len(raw) > 1 and raw.endswith(b"/") else raw
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name at the top of a workspace is the engine's: where ``setup`` is shown, or a tree in the making."""
+    return name == DEPS or name.startswith(STAGE_PREFIX)
 
 
 def text_of(name: str) -> str:

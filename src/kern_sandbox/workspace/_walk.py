@@ -16,8 +16,9 @@ from ._beneath import READ_DIR_FLAGS, STEP_FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Callable
 
-__all__ = ["Directory", "LimitExceeded", "Walk", "empty_directory"]
+__all__ = ["Descent", "Directory", "LimitExceeded", "Lost", "Walk", "empty_directory", "open_forced"]
 
 OPEN_LEVELS = 32
 """Directories of one path that stay open; above them the way back is ``..``, checked against what was entered."""
@@ -32,7 +33,7 @@ SWEEP_BATCH = 4096
 _ORDINARY = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP})
 
 
-class _Lost(Exception):
+class Lost(Exception):
     """The way back up is not the way down any more: a directory was moved during the walk."""
 
 
@@ -54,7 +55,7 @@ class _Level:
         self.stuck: set[str] = set()
 
 
-class _Descent:
+class Descent:
     """The way from a root to one directory below it, of which only the deepest part is held open.
 
     Takes over ``root_fd`` and closes it in ``close()``.
@@ -68,15 +69,15 @@ class _Descent:
         """The deepest directory; always open."""
         return self.levels[-1]
 
-    def enter(self, name: str, *, force: bool = False) -> bool:
+    def enter(self, name: str, opened: Callable[[str, int], int] | None = None) -> bool:
         """Go into the subdirectory ``name``; ``False`` if it is gone, unreadable or no directory.
 
         Args:
             name: one component.
-            force: take the permissions that its owner (who must be us, or we root) removed.
+            opened: how it is opened, from its name and its parent, where not as it stands.
         """
         try:
-            fd = _open_forced(name, self.top.fd) if force else os.open(name, READ_DIR_FLAGS, dir_fd=self.top.fd)
+            fd = (opened or _open_plain)(name, self.top.fd)
         except OSError as error:
             if error.errno in _ORDINARY:
                 return False
@@ -93,7 +94,7 @@ class _Descent:
             The name of the directory left.
 
         Raises:
-            _Lost: the parent cannot be found again; the way is the root alone then.
+            Lost: the parent cannot be found again; the way is the root alone then.
         """
         parent, left = self.levels[-2], self.top
         if parent.fd < 0:
@@ -110,7 +111,7 @@ class _Descent:
             os.close(above)
         while len(self.levels) > 1:
             self._shut(self.levels.pop())
-        raise _Lost
+        raise Lost
 
     def _shut(self, level: _Level) -> None:
         if level.fd >= 0:
@@ -123,121 +124,147 @@ class _Descent:
             self._shut(level)
 
 
-def _open_forced(name: str, dir_fd: int) -> int:
-    """Open a directory to be emptied, giving ourselves the permissions for it."""
+def _open_plain(name: str, dir_fd: int) -> int:
+    return os.open(name, READ_DIR_FLAGS, dir_fd=dir_fd)
+
+
+def _open_to_empty(name: str, dir_fd: int) -> int:
+    return open_forced(name, dir_fd, stat.S_IRWXU)
+
+
+def open_forced(name: str, dir_fd: int, rights: int) -> int:
+    """Open a directory of ours for reading, giving its owner ``rights`` over it where they were taken away."""
     try:
-        fd = os.open(name, READ_DIR_FLAGS, dir_fd=dir_fd)
+        fd = _open_plain(name, dir_fd)
     except PermissionError:
         handle = os.open(name, STEP_FLAGS, dir_fd=dir_fd)
         try:
-            _unlock(handle)
+            _unlock(handle, os.fstat(handle).st_mode | rights)
         finally:
             os.close(handle)
-        fd = os.open(name, READ_DIR_FLAGS, dir_fd=dir_fd)
-    if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        fd = _open_plain(name, dir_fd)
+    mode = os.fstat(fd).st_mode
+    if mode & rights != rights:
         with suppress(OSError):
-            os.fchmod(fd, 0o700)
+            os.fchmod(fd, (mode | rights) & 0o777)
     return fd
 
 
-def _unlock(handle: int) -> None:
-    """Set mode 0700 on a directory held by ``O_PATH``, which fchmod(2) refuses; only /proc leads to exactly it."""
-    os.chmod(f"/proc/self/fd/{handle}", 0o700)
+def _unlock(handle: int, mode: int) -> None:
+    """Set the mode of a directory held by ``O_PATH``, which fchmod(2) refuses; only /proc leads to exactly it."""
+    os.chmod(f"/proc/self/fd/{handle}", mode & 0o777)
 
 
 class Directory(NamedTuple):
-    """A directory that holds regular files.
+    """A directory of the tree.
 
     Attributes:
         fd: open while the walk stands here, and the ``DirEntry`` methods work only then.
         prefix: its path below the root with a final slash, or ``""``.
         files: its regular files, in the file system's order.
+        others: the names of what is neither a regular file nor a directory.
     """
 
     fd: int
     prefix: str
     files: list[os.DirEntry[str]]
+    others: list[str]
 
 
 class Walk:
-    """Every directory below a root that holds regular files, the root first.
+    """Every directory below a root that holds regular files, or every one, the root first.
 
     What vanishes, cannot be read or is a link is left out. Takes over ``root_fd``.
 
     Args:
         root_fd: opened for reading.
-        skip: a name that is left out in the root itself.
+        skip: says of a name in the root itself whether it is left out.
         max_entries: how many names of any kind are looked at.
+        every: whether directories without regular files are of interest too.
 
     Attributes:
         complete: ``False`` once a part was missed because it was moved during the walk.
+        missed: directories that could not be entered, where ``every`` one is of interest.
 
     Raises:
         LimitExceeded: while iterating.
         OSError: while iterating, for what is not the tree's doing, e.g. EMFILE.
     """
 
-    def __init__(self, root_fd: int, skip: str, max_entries: int) -> None:
+    def __init__(self, root_fd: int, skip: Callable[[str], bool], max_entries: int, *, every: bool = False) -> None:
         self.complete = True
+        self.missed: list[str] = []
+        self._every = every
         self._root_fd = root_fd
         self._skip = skip
         self._max_entries = self._entries_left = max_entries
         self._chars_left = MAX_PREFIX_CHARS
 
     def __iter__(self) -> Iterator[Directory]:
-        with closing(_Descent(self._root_fd)) as descent:
+        with closing(Descent(self._root_fd)) as descent:
             skip = self._skip
             while True:
-                files = self._read(descent.top, skip)
-                if files:
-                    yield Directory(descent.top.fd, self._prefix(descent, len(files)), files)
+                files, others = self._read(descent.top, skip)
+                if files or self._every:
+                    prefix = self._prefix(descent, len(files) + self._every * (1 + len(others)))
+                    yield Directory(descent.top.fd, prefix, files, others)
                 if not self._advance(descent):
                     return
-                skip = ""
+                skip = _nothing
 
-    def _read(self, level: _Level, skip: str) -> list[os.DirEntry[str]]:
-        """The regular files of a directory; its subdirectories become ``level.subdirs``."""
+    def _read(self, level: _Level, skip: Callable[[str], bool]) -> tuple[list[os.DirEntry[str]], list[str]]:
+        """The regular files and the rest of a directory; its subdirectories become ``level.subdirs``."""
         files: list[os.DirEntry[str]] = []
+        others: list[str] = []
         with os.scandir(level.fd) as entries:
             for entry in entries:
                 self._entries_left -= 1
                 if self._entries_left < 0:
                     raise LimitExceeded(f"{self._max_entries} entries")
-                if entry.name != skip:
-                    _sort_in(entry, files, level.subdirs)
-        return files
+                if not skip(entry.name):
+                    _sort_in(entry, files, level.subdirs, others)
+        return files, others
 
-    def _prefix(self, descent: _Descent, files: int) -> str:
+    def _prefix(self, descent: Descent, files: int) -> str:
         prefix = "".join(f"{level.name}/" for level in descent.levels[1:])
         self._chars_left -= len(prefix) * files
         if self._chars_left < 0:
             raise LimitExceeded(f"{MAX_PREFIX_CHARS} characters of directory names in the paths")
         return prefix
 
-    def _advance(self, descent: _Descent) -> bool:
+    def _advance(self, descent: Descent) -> bool:
         """Go to the next directory not yet read; ``False`` at the end."""
         while True:
             if descent.top.subdirs:
-                if descent.enter(descent.top.subdirs.pop()):
+                name = descent.top.subdirs.pop()
+                if descent.enter(name):
                     return True
+                if self._every:
+                    self.missed.append(self._prefix(descent, 1) + name)
             elif len(descent.levels) == 1:
                 return False
             else:
                 self._leave(descent)
 
-    def _leave(self, descent: _Descent) -> None:
+    def _leave(self, descent: Descent) -> None:
         try:
             descent.leave()
-        except _Lost:
+        except Lost:
             self.complete = False
 
 
-def _sort_in(entry: os.DirEntry[str], files: list[os.DirEntry[str]], subdirs: list[str]) -> None:
+def _nothing(_: str) -> bool:
+    return False
+
+
+def _sort_in(entry: os.DirEntry[str], files: list[os.DirEntry[str]], subdirs: list[str], others: list[str]) -> None:
     try:
         if entry.is_file(follow_symlinks=False):
             files.append(entry)
         elif entry.is_dir(follow_symlinks=False):
             subdirs.append(entry.name)
+        else:
+            others.append(entry.name)
     except OSError:  # file systems without d_type stat here, and the entry may be anything by now
         return
 
@@ -253,27 +280,27 @@ def empty_directory(handle: int, passes: int = 5) -> bool:
         Whether the directory is empty.
     """
     with suppress(OSError):
-        _unlock(handle)
-    with closing(_Descent(os.open(".", READ_DIR_FLAGS, dir_fd=handle))) as descent:
+        _unlock(handle, stat.S_IRWXU)
+    with closing(Descent(os.open(".", READ_DIR_FLAGS, dir_fd=handle))) as descent:
         return any(_emptied(descent) for _ in range(passes))
 
 
-def _emptied(descent: _Descent) -> bool:
+def _emptied(descent: Descent) -> bool:
     """Go through the whole tree once; ``False`` if something is left."""
     descent.top.stuck.clear()
     try:
         return _empty_once(descent)
-    except _Lost:
+    except Lost:
         return False
 
 
-def _empty_once(descent: _Descent) -> bool:
+def _empty_once(descent: Descent) -> bool:
     while True:
         level = descent.top
         level.subdirs = level.subdirs or _sweep(level)
         if level.subdirs:
             name = level.subdirs.pop()
-            if not descent.enter(name, force=True):
+            if not descent.enter(name, _open_to_empty):
                 level.stuck.add(name)
         elif len(descent.levels) == 1:
             return not level.stuck
@@ -281,7 +308,7 @@ def _empty_once(descent: _Descent) -> bool:
             _remove_left(descent)
 
 
-def _remove_left(descent: _Descent) -> None:
+def _remove_left(descent: Descent) -> None:
     name = descent.leave()
     try:
         os.rmdir(name, dir_fd=descent.top.fd)

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kern_sandbox.errors import SessionClosed, WorkspaceError
-from kern_sandbox.results import FileInfo
 
-from ._arguments import checked_limit, clipped, content_of, refused_path, resolved, text_of, vetted
+from ._arguments import checked_limit, clipped, content_of, is_ours, refused_path, resolved, text_of, vetted
 from ._beneath import (
     READ_DIR_FLAGS,
     STEP_FLAGS,
-    NotRegular,
     Owner,
     make_parents,
     mode_for,
@@ -35,56 +31,22 @@ from ._beneath import (
     read_up_to,
     write_new,
 )
+from ._ceiling import Ceiling, Guard
+from ._changes import FileKey, Snapshot, changes
+from ._exchange import finish_broken, open_root
+from ._places import make_temporary, owner_for
+from ._refusals import in_words, refused
 from ._walk import Directory, LimitExceeded, Walk, empty_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 __all__ = ["MAX_ENTRIES", "Snapshot", "Workspace"]
 
 MAX_ENTRIES = 250_000
 """Names of any kind below a directory that ``list_files`` and ``scan`` look at."""
 
-DEPS = ".deps"
-"""Where a box sees the product of ``setup``; never listed."""
-
 _TEMP_PREFIX = ".kern-write-"
-
-_KINDS = {
-    stat.S_IFDIR: ("a directory", errno.EISDIR),
-    stat.S_IFLNK: ("a symbolic link", errno.ELOOP),
-    stat.S_IFIFO: ("a FIFO", errno.EOPNOTSUPP),
-    stat.S_IFSOCK: ("a socket", errno.EOPNOTSUPP),
-    stat.S_IFCHR: ("a character device", errno.EOPNOTSUPP),
-    stat.S_IFBLK: ("a block device", errno.EOPNOTSUPP),
-}
-
-_HINTS = {
-    errno.ELOOP: "A part of the path is a symbolic link, and links in the workspace are never followed",
-    errno.ENOTDIR: "A part of the path is not a directory",
-    errno.ENOENT: "list_files() tells what there is; a box may have removed it",
-    errno.ENOSPC: "The disk is full; no file was changed",
-    errno.EDQUOT: "The disk quota is used up; no file was changed",
-    errno.EFBIG: "It is larger than this process may write (RLIMIT_FSIZE); no file was changed",
-    errno.EACCES: "Its mode, or that of a directory above it, denies this user; a box may have set it",
-}
-
-FileKey = tuple[int, int, int, int]
-"""Inode, size, mtime_ns, ctime_ns: a file whose key is the same has not been written to."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What was in a workspace at one time.
-
-    Attributes:
-        files: every regular file's path and key.
-        complete: whether everything was seen. Beyond ``MAX_ENTRIES``, and where a box moved directories or took
-            away the permission to read the workspace itself, only a part was.
-    """
-
-    files: Mapping[str, FileKey] = field(default_factory=dict)
-    complete: bool = True
 
 
 class Workspace:
@@ -99,29 +61,33 @@ class Workspace:
         temporary: whether ``close()`` removes the directory and everything in it.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None, limit: int | None = None) -> None:
         """Open a directory, or make one.
 
         Args:
             path: an existing directory, kept on close; or ``None`` for a new one with mode 0700.
+            limit: what it may take of the disk, bytes; ``None`` for no ceiling.
 
         Raises:
             SpecError: ``path`` is not text, or empty, or holds a NUL.
             WorkspaceError: ``path`` does not exist or is not a directory, or none could be made.
         """
         self.temporary = path is None
-        self.path = _make_temporary() if path is None else resolved(path)
+        self.path = make_temporary() if path is None else resolved(path)
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._writing: set[str] = set()
         self._fd = -1
+        self._ceiling = None if limit is None else Ceiling(limit, self._held, self.path)
         try:
             self._fd = os.open(self.path, STEP_FLAGS)
         except OSError as error:
             hint = "Create the directory first" if error.errno == errno.ENOENT else "It must be a directory"
-            raise _refused("open the workspace", self.path, error.errno, hint) from error
+            raise refused("open the workspace", self.path, error.errno, hint) from error
         status = os.fstat(self._fd)
         self._identity = (status.st_dev, status.st_ino)
+        if not self.temporary:
+            self._finish_broken()
 
     @property
     def fd(self) -> int:
@@ -166,15 +132,17 @@ class Workspace:
 
         Raises:
             SpecError: ``path`` or ``data`` is of another type, or ``data`` is text that UTF-8 cannot hold.
-            WorkspaceError: the path is refused, something else than a regular file stands there, or the operating
-                system failed (disk full, no permission).
+            WorkspaceError: the path is refused, something else than a regular file stands there, the ceiling leaves
+                no room, or the operating system failed (disk full, no permission).
         """
         body = content_of(data)
         parts = vetted(path)
         if path.startswith("~") and len(parts) > 1:
             raise refused_path(path, "'~' is not expanded; './~/…' writes to a directory of that name")
         with self._root("write", path) as root:
-            owner = _owner_for(os.fstat(root))
+            if self._ceiling is not None:
+                self._ceiling.make_room(len(body))
+            owner = owner_for(os.fstat(root))
             parent = make_parents(root, parts[:-1], owner)
             try:
                 self._replace(parent, parts[-1], body, owner)
@@ -203,7 +171,7 @@ class Workspace:
                 os.close(fd)
         if content is None:
             hint = f"It holds more than max_bytes={max_bytes}; pass a larger limit, or read it in a box"
-            raise _refused(f"read {clipped(path)!r} in the workspace", path, errno.EFBIG, hint)
+            raise refused(f"read {clipped(path)!r} in the workspace", path, errno.EFBIG, hint)
         return content
 
     def list_files(self, subdir: str = "") -> list[str]:
@@ -224,14 +192,79 @@ class Workspace:
         parts = vetted(subdir, directory=True)
         above = b"".join(part + b"/" for part in parts).decode("utf-8", "surrogateescape")
         with self._root("list", subdir or self.path) as root:
-            walk = Walk(open_directory(root, parts), "" if parts else DEPS, MAX_ENTRIES)
+            walk = Walk(open_directory(root, parts), _shows_all if parts else is_ours, MAX_ENTRIES)
             try:
                 found = [above + path for place in walk for path, _ in self._shown(place)]
             except LimitExceeded as error:
-                raise _refused(
+                raise refused(
                     "list the workspace", subdir or self.path, None, f"There are more than {error}; list a subdirectory"
                 ) from None
         return sorted(found)
+
+    def snapshot(self, dest: str | os.PathLike[str], max_bytes: int = 4 << 30) -> list[str]:
+        """Write every file and directory into a tar.gz at ``dest``, which appears whole or not at all.
+
+        The same names, modes and contents give the same bytes. What a box does meanwhile is in it or not; a file that
+        becomes shorter while it is read, or a directory that moves, is an error.
+
+        Args:
+            dest: a path outside of the workspace; a file there is replaced.
+            max_bytes: the most that the files may hold in all, holes not counted.
+
+        Returns:
+            The paths that were left out, sorted: links, FIFOs, sockets, devices, what this user cannot read, and
+            names with a line break.
+
+        Raises:
+            SpecError: an argument is of another type.
+            WorkspaceError: ``dest`` is refused or cannot be written, the files hold more than ``max_bytes``, there are
+                more than ``MAX_ENTRIES`` names, or the workspace changed while it was read.
+        """
+        from ._archives import outside, save  # late: it loads tarfile and gzip
+
+        limit, target = checked_limit(max_bytes), outside(dest, self.path, "dest")
+        with self._root("take a snapshot of", self.path) as root:
+            return save(root, target, limit, MAX_ENTRIES)
+
+    def restore(self, src: str | os.PathLike[str], max_bytes: int = 4 << 30) -> None:
+        """Replace everything in the workspace by what is in a tar.gz, or change nothing.
+
+        A process that is killed meanwhile leaves the old tree, or one that becomes the old tree when the workspace is
+        next opened. A box that runs meanwhile sees the exchange, and what it adds may be lost.
+
+        Args:
+            src: a path outside of the workspace; of a snapshot, or of any tar.gz of plain files and directories.
+            max_bytes: the most that the files may hold in all, holes not counted.
+
+        Raises:
+            SpecError: an argument is of another type.
+            WorkspaceError: ``src`` cannot be read; it is damaged; it holds a link, a device, an absolute path, ``..``
+                or a name twice, more than ``max_bytes`` or more than ``MAX_ENTRIES`` members; or the disk is full.
+        """
+        from ._archives import Limits, load, outside  # late: it loads tarfile and gzip
+
+        limit, source = checked_limit(max_bytes), outside(src, self.path, "src")
+        with self._root("restore", self.path) as root:
+            disk = None if self._ceiling is None else self._ceiling.limit
+            load(root, source, Limits(limit, MAX_ENTRIES, disk), owner_for(os.fstat(root)))
+
+    def guard(self) -> Guard:
+        """The ceiling over a call that is about to begin.
+
+        Raises:
+            WorkspaceError: the workspace is so far above its ceiling that no call may run.
+        """
+        return Guard(self._ceiling)
+
+    def _finish_broken(self) -> None:
+        """Bring back what a killed ``restore`` had moved away; a directory that cannot be listed has none."""
+        try:
+            with suppress(PermissionError), open_root(self._fd) as root:
+                finish_broken(root)
+        except OSError as error:
+            os.close(self._fd)
+            hint = "Move what lies in its .kern-restore- directories back by hand"
+            raise refused("finish what a killed restore left in the workspace", self.path, error.errno, hint) from error
 
     def scan(self) -> Snapshot:
         """Take down what is in the workspace now, for ``changes``; what a box does meanwhile raises nothing."""
@@ -239,7 +272,7 @@ class Workspace:
         try:
             with self._lock:
                 root = os.open(".", READ_DIR_FLAGS, dir_fd=self.fd)
-            walk = Walk(root, DEPS, MAX_ENTRIES)
+            walk = Walk(root, is_ours, MAX_ENTRIES)
             for place in walk:
                 self._take_down(place, files)
         except (LimitExceeded, OSError):
@@ -269,23 +302,7 @@ class Workspace:
             shown.append((text_of(place.prefix + entry.name), entry))
         return shown
 
-    @staticmethod
-    def changes(before: Snapshot, after: Snapshot) -> list[FileInfo]:
-        """What differs between two snapshots, sorted by path.
-
-        A file that an incomplete snapshot does not name may have been there all the same: "created" is said only
-        when ``before`` is complete, and "deleted" only when ``after`` is.
-        """
-        found = []
-        for path, key in after.files.items():
-            old = before.files.get(path)
-            if old is None and before.complete:
-                found.append(FileInfo(path, key[1], "created"))
-            elif old is not None and old != key:
-                found.append(FileInfo(path, key[1], "modified"))
-        if after.complete:
-            found += [FileInfo(path, 0, "deleted") for path in before.files if path not in after.files]
-        return sorted(found, key=lambda info: info.path)
+    changes = staticmethod(changes)
 
     def close(self) -> None:
         """Let go of the directory; a temporary one is removed, except by a fork of the process that made it.
@@ -308,21 +325,17 @@ class Workspace:
         """The directory for one call, by a descriptor of its own; what the call cannot do is a WorkspaceError."""
         self.check()
         what = f"{verb} {clipped(path)!r} in the workspace"
-        root = -1
-        try:
-            with self._lock:
-                root = os.dup(self.fd)
-            yield root
-        except NotRegular as error:
-            kind, code = _KINDS.get(error.args[0], ("of an unknown kind", errno.EOPNOTSUPP))
-            raise _refused(what, path, code, f"It is {kind}; only regular files are read and written") from None
-        except OSError as error:
-            if isinstance(error, WorkspaceError):
-                raise
-            raise _refused(what, path, error.errno, _HINTS.get(error.errno or 0, "")) from error
-        finally:
-            if root >= 0:
+        with in_words(what, path):
+            root = self._held()
+            try:
+                yield root
+            finally:
                 os.close(root)
+
+    def _held(self) -> int:
+        """A descriptor of the directory that is the caller's to close."""
+        with self._lock:
+            return os.dup(self.fd)
 
     def _replace(self, parent: int, name: bytes, body: bytes, owner: Owner | None) -> None:
         mode = mode_for(parent, name)
@@ -348,9 +361,9 @@ class Workspace:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _refused("remove the temporary workspace", self.path, error.errno, hint) from error
+            raise refused("remove the temporary workspace", self.path, error.errno, hint) from error
         if not emptied:
-            raise _refused("remove the temporary workspace", self.path, errno.ENOTEMPTY, hint)
+            raise refused("remove the temporary workspace", self.path, errno.ENOTEMPTY, hint)
 
     def __enter__(self) -> Workspace:
         return self
@@ -363,19 +376,8 @@ class Workspace:
         return f"<Workspace {self.path!r} {state}>"
 
 
-def _refused(attempted: str, path: str, code: int | None, hint: str) -> WorkspaceError:
-    return WorkspaceError(attempted, errno=code, path=clipped(path), hint=hint)
-
-
-def _make_temporary() -> str:
-    import tempfile  # late: a workspace with a path does not need it, and it loads compression modules
-
-    try:
-        return os.path.realpath(tempfile.mkdtemp(prefix="kern-workspace-"))
-    except OSError as error:
-        raise WorkspaceError(
-            "make a temporary workspace", errno=error.errno, hint="Set TMPDIR, or name a directory as workspace"
-        ) from error
+def _shows_all(_: str) -> bool:
+    return False
 
 
 def _exists(name: str, dir_fd: int) -> bool:
@@ -384,10 +386,3 @@ def _exists(name: str, dir_fd: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _owner_for(workspace: os.stat_result) -> Owner | None:
-    """Whom new files belong to, where that is not already this process's user."""
-    if os.geteuid() == 0 and workspace.st_uid != 0:
-        return workspace.st_uid, workspace.st_gid
-    return None

@@ -1,0 +1,32 @@
+"""Where a workspace lies when nobody says, and whose it is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kern_sandbox.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from ._beneath import Owner
+
+__all__ = ["make_temporary", "owner_for"]
+
+
+def make_temporary() -> str:
+    """A new directory with mode 0700, without symbolic links in its path."""
+    import tempfile  # late: a workspace with a path does not need it, and it loads compression modules
+
+    try:
+        return os.path.realpath(tempfile.mkdtemp(prefix="kern-workspace-"))
+    except OSError as error:
+        raise WorkspaceError(
+            "make a temporary workspace", errno=error.errno, hint="Set TMPDIR, or name a directory as workspace"
+        ) from error
+
+
+def owner_for(workspace: os.stat_result) -> Owner | None:
+    """Whom new files belong to, where that is not already this process's user."""
+    if os.geteuid() == 0 and workspace.st_uid != 0:
+        return workspace.st_uid, workspace.st_gid
+    return None
