@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+import shutil
+import tempfile
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 # No example database: a test leaves nothing in the tree. No deadline: a test asserts nothing about time.
 hypothesis.settings.register_profile("house", database=None, deadline=None)
 hypothesis.settings.load_profile("house")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Under pytest-xdist each worker has a temporary directory of its own: what is left in it is its own."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        own = tempfile.mkdtemp(prefix="xdist-")
+        os.environ["TMPDIR"] = tempfile.tempdir = own
+        config.add_cleanup(lambda: shutil.rmtree(own))
 
 
 def pytest_report_header() -> list[str]:

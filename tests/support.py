@@ -245,9 +245,17 @@ def _mounts(pid: str) -> Iterable[str]:
 
 
 def _cgroups() -> Iterator[str]:
+    """Those of our own fork servers, and of dead ones; a neighbour's are its own business."""
     for mount in cgroup_mounts():
         for folder, names, _ in os.walk(mount.path):
-            yield from (os.path.join(folder, name) for name in names if name.startswith("kern"))
+            yield from (os.path.join(folder, name) for name in names if name.startswith("kern") and _may_be_ours(name))
+
+
+def _may_be_ours(group: str) -> bool:
+    """Whether the process that a group is named after (``kern-NAMESPACE-PID-…``) is below us, or dead."""
+    parts = group.split("-")
+    pid = parts[2] if len(parts) > 3 else ""
+    return _stat(pid) is None if pid and pid not in _descendants() else True
 
 
 def _temporary() -> Iterator[str]:

@@ -282,7 +282,7 @@ class Kernel:
     def _require_alive(self) -> None:
         self._require_box()
         if self._ended is None and self._branch.has_ended():
-            self._account(self._branch.last_end(), self._timeout_s)
+            self._account(self._branch.last_end(), self._timeout_s, Guard(None))
         if self._ended is not None:
             hint = "Roll it back to a checkpoint, or make a new one; the workspace is still there"
             raise SessionClosed(f"using a kernel that has died: {self._ended}", hint=hint)

@@ -38,7 +38,7 @@ def modules(tmp_path: Path) -> Iterator[Callable[..., kern.Sandbox]]:
             "env": {"PYTHONPATH": "/opt/own"},
             "timeout_s": 60,
         }
-        made.append(kern.Sandbox(preload=list(sources), timeout_s=60, **shown, **(options or {})))
+        made.append(kern.Sandbox(preload=list(sources), **shown, **(options or {})))
         return made[-1]
 
     yield one

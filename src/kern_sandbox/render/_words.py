@@ -25,6 +25,7 @@ _NEXT = {
     "exec_failed": (
         "Check the name, use a program that is there, or ask for an image or a setup that brings the missing package."
     ),
+    "disk_full": "Use less of it: delete files that are no longer needed, or write less.",
     "startup_failed": "The code did not run, and is not the cause. Tell the reason to whoever runs this sandbox.",
 }
 """Fault to what a model or a person can do about it."""
