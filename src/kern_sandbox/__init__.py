@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .process import Process
     from .render import neutralise
     from .render import render as render
-    from .results import ExecutionResult, FileInfo, Result, SandboxFault, Usage
+    from .results import EgressEvent, ExecutionResult, FileInfo, Result, SandboxFault, Usage
     from .sandbox import Sandbox, run_code
 
 __version__ = "0.1.0"
@@ -47,6 +47,7 @@ __all__ = [
     "CgroupUnavailable",
     "Checkpoint",
     "DigestMismatch",
+    "EgressEvent",
     "ExecutionResult",
     "FileInfo",
     "HostError",
@@ -81,7 +82,7 @@ _HOMES = (
     ("kernel", ("Checkpoint", "Kernel")),
     ("process", ("Process",)),
     ("render", ("neutralise", "render")),
-    ("results", ("ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage")),
+    ("results", ("EgressEvent", "ExecutionResult", "FileInfo", "Result", "SandboxFault", "Usage")),
     ("sandbox", ("Sandbox", "run_code")),
 )
 

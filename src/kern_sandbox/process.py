@@ -10,6 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable, cast
 
+from ._box.egress import egress_events
 from ._box.verdict import Facts, judge, raise_failure
 from ._forkserver import wire
 from ._forkserver.launch import Launched
@@ -94,6 +95,7 @@ class Process:
             fault=judgement.fault,
             runtime_notes=judgement.notes,
             usage=Usage(**evidence.get("usage", {})),
+            egress=egress_events(evidence),
         )
 
     def send_signal(self, number: int) -> None:

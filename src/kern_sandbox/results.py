@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["ExecutionResult", "FaultType", "FileInfo", "Result", "SandboxFault", "Usage"]
+__all__ = ["EgressEvent", "ExecutionResult", "FaultType", "FileInfo", "Result", "SandboxFault", "Usage"]
 
 FaultType = Literal["timeout", "oom", "killed", "disk_full", "escape_blocked", "exec_failed", "startup_failed"]
 """The closed set of verdicts; contract §6 says when each is given and how it is known."""
@@ -57,6 +57,29 @@ class Usage:
     cpu_ms: int | None = None
     max_memory_bytes: int | None = None
     max_pids: int | None = None
+
+
+@dataclass(frozen=True)
+class EgressEvent:
+    """Connections out of a box, or attempts at one, that were alike.
+
+    Attributes:
+        host: what was asked for, in lower case and A-labels; ``""`` where a request named nothing that can be read.
+        port: of the host.
+        verdict: what the policy said. An allowed host that could not be reached is ``"allowed"`` with a reason.
+        reason: why it was refused or came to nothing, or ``""``.
+        connections: how many.
+        bytes_up: sent to the host.
+        bytes_down: received from it.
+    """
+
+    host: str
+    port: int
+    verdict: Literal["allowed", "refused"]
+    reason: str = ""
+    connections: int = 1
+    bytes_up: int = 0
+    bytes_down: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,6 +154,7 @@ class ExecutionResult:
         stderr_bytes: the code's standard error as written, raw, without the engine's lines.
         runtime_notes: the engine's own lines, one each.
         usage: what the box consumed.
+        egress: what the box asked the network for, with ``egress_allow``; at most 100 that differ.
     """
 
     stdout: str = ""
@@ -145,6 +169,7 @@ class ExecutionResult:
     stderr_bytes: bytes = field(default=b"", repr=False)
     runtime_notes: Sequence[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    egress: Sequence[EgressEvent] = field(default_factory=list)
 
     @property
     def success(self) -> bool:

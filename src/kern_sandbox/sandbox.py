@@ -53,6 +53,8 @@ class Sandbox:
             network. What it installs is kept, shared by every Sandbox with the same command, and shown at
             ``/workspace/.deps``, on the import path and on ``PATH``.
         deps_readonly: ``False`` gives this Sandbox its own copy of what ``setup`` installed, which code may change.
+        egress_allow: the only hosts that the code can reach, ``["index.example", "*.example.com", "db.test:5432"]``;
+            ports 80 and 443 unless one is named; ``[]`` is none; not together with ``network=True``.
 
     Raises:
         SpecError: an option has a type or value that is not accepted.
@@ -86,6 +88,7 @@ class Sandbox:
         preload: Sequence[str] = (),
         setup: str | None = None,
         deps_readonly: bool = True,
+        egress_allow: Sequence[str] | None = None,
     ) -> None:
         options = {
             "memory_mb": memory_mb,
@@ -110,6 +113,7 @@ class Sandbox:
             "preload": preload,
             "setup": setup,
             "deps_readonly": deps_readonly,
+            "egress_allow": egress_allow,
         }
         self._session = Session(workspace, options)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from . import checks
+from ._box.egress import egress_events
 from ._box.guestfiles import guest_steps
 from ._box.mountrules import check_workspace, checked_mounts
 from ._box.plan import CELL, GUEST, Bind, plan
@@ -238,4 +239,5 @@ def result_of(outcome: Outcome, judgement: Judgement, duration_ms: int, files: l
         stderr_bytes=outcome.stderr,
         runtime_notes=judgement.notes,
         usage=Usage(**outcome.evidence.get("usage", {})),
+        egress=egress_events(outcome.evidence),
     )

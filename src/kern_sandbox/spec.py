@@ -11,6 +11,7 @@ from typing import Any
 
 from .checks import bad, check_env, check_timeout, flag, number, short, size_of, whole
 from .errors import SpecError
+from .spec_network import Entry, check_egress, names_inside
 from .spec_setup import check_setup
 
 __all__ = ["MEMORY_MB", "PIDS", "BoxSpec", "Unsaid"]
@@ -110,6 +111,18 @@ def _profile(given: Mapping[str, Any], mounts: Mapping[str, object]) -> str | No
     return "untrusted"
 
 
+def _egress(given: Mapping[str, Any]) -> tuple[Entry, ...] | None:
+    """The entries; they contradict the host's whole network, and for hostile code must not name the host's inside."""
+    entries = check_egress(given["egress_allow"])
+    if entries is not None and given["network"]:
+        raise SpecError("egress_allow and network=True contradict each other: leave one of them out")
+    inside = names_inside(entries or ())
+    if given["security_profile"] is not None and inside is not None:
+        words = f"egress_allow names {inside.host}, which is not public: that"
+        raise SpecError(f'{words} contradicts security_profile="untrusted". Leave one of them out')
+    return entries
+
+
 @dataclass(frozen=True)
 class BoxSpec:
     """Validated options. Build it with ``BoxSpec.of``, which checks and converts.
@@ -142,6 +155,7 @@ class BoxSpec:
     setup: str | None = None
     deps_readonly: bool = True
     devices: tuple[str, ...] = ()
+    egress_allow: tuple[Entry, ...] | None = None
 
     @property
     def processors(self) -> int:
@@ -193,4 +207,5 @@ class BoxSpec:
             setup=check_setup(given["setup"]),
             deps_readonly=flag("deps_readonly", given["deps_readonly"]),
             devices=tuple(given["devices"]),
+            egress_allow=_egress(given),
         )

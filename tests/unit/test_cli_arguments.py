@@ -26,6 +26,7 @@ FLAGS = {
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
     "user": "--user", "root": "--root", "prewarm": "--prewarm", "preload": "--preload",
     "setup": "--setup", "deps_readonly": "--deps-writable",
+    "egress_allow": "--egress-allow",
 }  # fmt: skip
 Printed = pytest.CaptureFixture[str]
 
@@ -91,6 +92,7 @@ def test_flags_become_options() -> None:
     words += " --prewarm 3 --preload json --preload email.mime"
     words += " --setup true --deps-writable"
     words += " --workspace-mb 3 --profile vcpu:heavy --profile vdisk:scratch"
+    words += " --egress-allow a.example --egress-allow *.b.example:5432"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
         "workspace_mb": 3,
@@ -114,11 +116,16 @@ def test_flags_become_options() -> None:
         "preload": ("json", "email.mime"),
         "setup": "true",
         "deps_readonly": False,
+        "egress_allow": ["a.example", "*.b.example:5432"],
     }
 
 
 def test_tmpfs_none_is_no_scratch_at_all() -> None:
     assert sandbox_options(parse(["run", "-c", "1", "--tmpfs", "none"]))["tmpfs"] == {}
+
+
+def test_egress_none_is_a_proxy_that_refuses_everything() -> None:
+    assert sandbox_options(parse(["run", "-c", "1", "--egress-allow", "none"]))["egress_allow"] == []
 
 
 def test_all_after_the_first_double_dash_is_the_program_and_its_arguments() -> None:

@@ -20,10 +20,10 @@ _ROOT_MODULES = ("errors", "results")
 # What a template never needs: the client's side, and the pure parts that only a client or a server uses.
 _ELSEWHERE = frozenset(
     (
-        "abilities", "attempts", "boxes", "branch", "client", "diagnosis", "filter", "filter_rules", "groups",
-        "guestfiles", "held", "ids", "launch", "library", "lines", "loop", "mounter", "mountrules", "nursery", "owners",
-        "ownership", "probe", "probe_limits", "pump", "remedies", "replies", "rootfs", "server", "spares", "stem",
-        "stems", "template_main", "values", "verdict", "workspaces",
+        "abilities", "attempts", "boxes", "branch", "client", "diagnosis", "egress", "egress_main", "filter",
+        "filter_rules", "gate", "groups", "guestfiles", "held", "ids", "launch", "library", "lines", "loop", "mounter",
+        "mountrules", "nursery", "owners", "ownership", "probe", "probe_limits", "pump", "remedies", "replies",
+        "rootfs", "server", "spares", "stem", "stems", "template_main", "values", "verdict", "workspaces",
     )
 )  # fmt: skip
 

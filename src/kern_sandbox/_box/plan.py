@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
+from .doors import Door, doors_for, entry_words, hosts_lines, proxy_env
+
 if TYPE_CHECKING:
     from ..spec import BoxSpec
+    from ..spec_network import Entry
 
 __all__ = ["Bind", "Blob", "Device", "Folder", "Link", "Plan", "Step", "Text", "Tmpfs", "Userland", "from_wire", "plan"]
 
@@ -120,6 +123,8 @@ class Plan:
         file_bytes: the largest that one file may become, or ``None`` for the general limit.
         scratch_root: bytes of a writable root made anew for each call, or ``None`` for the read-only one.
         env: variables that every program gets.
+        egress: what may be reached, for the proxy; ``None`` where there is no proxy.
+        doors: the listeners in the box by which it is reached.
     """
 
     base: tuple[Step, ...]
@@ -145,6 +150,8 @@ class Plan:
     require_limits: bool = False
     preload: tuple[str, ...] = ()
     lingers: bool = True
+    egress: tuple[Entry, ...] | None = None
+    doors: tuple[Door, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """The plan as JSON data, without the workspace."""
@@ -176,6 +183,8 @@ class Plan:
             *(f"workspace: {_words(step)}" for step in (self.workspace,) if step is not None),
             f"root: {'read-only' if self.scratch_root is None else 'scratch'}, nosuid, nodev; pivot_root",
             *(f"fresh: {step.target}, {_size(step.size)}, mode {step.mode:o}" for step in self.fresh),
+            *(f"egress: {entry_words(entry)}" for entry in self.egress or ()),
+            *(f"door: {door.address} port {door.port} to {door.host or 'the proxy'}" for door in self.doors),
             f"masked: {' '.join(self.masked)}",
             f"read-only: {' '.join(self.read_only)}",
             f"limits: {limits}",
@@ -190,6 +199,7 @@ def from_wire(plain: dict[str, Any]) -> Plan:
     values = dict(plain)
     values["base"] = tuple(_KINDS[kind](*fields) for kind, *fields in plain["base"])
     values["fresh"] = tuple(Tmpfs(*fields) for fields in plain["fresh"])
+    values["doors"] = tuple(Door(*fields) for fields in plain["doors"])
     for name in ("masked", "read_only", "writable", "preload"):
         values[name] = tuple(plain[name])
     return Plan(**values)
@@ -222,8 +232,9 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
     memory = None if spec.memory_mb is None else spec.memory_mb * MIB
     fresh = _fresh(spec, memory)
     scratch = None if spec.root == "read-only" else (memory or 1 << 30) // 4
+    doors = doors_for(spec.egress_allow)
     base: tuple[Step, ...] = (
-        *userland.steps,
+        *_with_hosts(userland.steps, hosts_lines(doors)),
         *_accounts(spec.user),
         *(Folder(path, 0o1777 if path == "/tmp" else 0o755) for path in ("/proc", "/tmp", "/dev/shm", "/dev/pts")),
         Folder(HOME, 0o700),
@@ -262,6 +273,16 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
         require_limits=spec.require_limits,
         preload=spec.preload,
         lingers=not mounts and not spec.devices and spec.security_profile is None,
+        egress=spec.egress_allow,
+        doors=doors,
+    )
+
+
+def _with_hosts(steps: Sequence[Step], lines: str) -> tuple[Step, ...]:
+    """``steps`` with further lines of the hosts file."""
+    hosts = "/etc/hosts"
+    return tuple(
+        Text(hosts, step.content + lines) if step[0] == hosts and type(step) is Text else step for step in steps
     )
 
 
@@ -340,5 +361,6 @@ def _environment(spec: BoxSpec, userland: Userland) -> dict[str, str]:
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
+        **proxy_env(doors_for(spec.egress_allow)),
         **spec.env,
     }

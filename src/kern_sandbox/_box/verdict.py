@@ -17,6 +17,7 @@ from ..errors import (
     StartError,
 )
 from ..results import SandboxFault
+from .egress import egress_notes
 
 __all__ = ["Facts", "Judgement", "host_hint", "judge", "raise_failure"]
 
@@ -110,6 +111,7 @@ def judge(evidence: Mapping[str, Any], facts: Facts) -> Judgement:
         StartError, NamespacesUnavailable, InternalError: there was no program to judge.
     """
     notes = [str(note) for note in evidence.get("notes", ())]
+    notes += egress_notes(evidence)
     if evidence.get("pids_refused"):
         notes.append(f"the box reached its limit of {facts.pids} processes: a fork or thread was refused")
     if evidence.get("failed") == "exec":

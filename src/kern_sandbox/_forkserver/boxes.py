@@ -35,6 +35,8 @@ class Box:
         asked: its one order, kept until the program has started.
         call: the client's end, once there is a call; its end of file cancels the box.
         timeout_s: counted from the moment the program starts, or could have: init is ready and has its order.
+        doors: listeners that it has sent and that nobody has taken yet.
+        handed: how many of its doors are with the egress proxy.
         evidence: what is known so far, as the client will get it.
         held: its call lasts as long as the caller likes, and is told at once how to read the box's counters.
     """
@@ -56,6 +58,8 @@ class Box:
     new_listener: bool = False
     ending: Ending = "exit"
     held: bool = False
+    doors: list[int] = field(default_factory=list)
+    handed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -116,6 +120,9 @@ class Box:
                 return True
             if frame is None:
                 return False
+            if "doors" in frame.body:
+                self.doors += frame.fds
+                continue
             self.evidence.update(frame.body)
             if frame.fds and self.listener is None:
                 self.listener, self.new_listener = frame.fds.pop(), True
@@ -182,7 +189,9 @@ class Box:
             "max_memory_bytes": counted.max_memory_bytes,
             "max_pids": None if counted.max_pids is None else max(1, counted.max_pids - 1),
         }
-        known = {name: self.evidence.get(name) for name in ("status", "escape", "failed", "errno", "text", "path")}
+        known = {
+            name: self.evidence.get(name) for name in ("status", "escape", "failed", "errno", "text", "path", "egress")
+        }
         return {
             **known,
             "ready": "ready" in self.evidence,
@@ -196,11 +205,12 @@ class Box:
 
     def close(self) -> None:
         """Let every descriptor go."""
-        for fd in (self.pidfd, self.listener):
+        for fd in (self.pidfd, self.listener, *self.doors):
             if fd is not None:
                 os.close(fd)
         self.pidfd = self.listener = None
         self.let_go_of_order()
+        self.doors = []
         if self.call is not None:
             self.call.close()
         self.report.close()

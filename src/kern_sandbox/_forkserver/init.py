@@ -25,6 +25,7 @@ from .._linux import caps, fds, processes
 from .._linux.abi import Clone
 from .._linux.libc import syscall
 from . import wire
+from .doorway import open_doors
 
 __all__ = ["GRACE_S", "INNER_ID", "Birth", "GetReady", "Snippet", "run_box"]
 
@@ -117,6 +118,8 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, get_re
             processes.map_ids("self", plan.user, (INNER_ID, INNER_ID), deny_setgroups=True)
         stage.name = "mounts"
         build_fresh(plan)
+        stage.name = "egress"
+        open_doors(plan.doors, stage.report)
         stage.name = "limits"
         prepare(plan, part)
         appetite = _Appetite()

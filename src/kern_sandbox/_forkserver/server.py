@@ -20,6 +20,7 @@ from ..errors import HostError
 from . import wire
 from .abilities import Abilities
 from .boxes import Box
+from .gate import Gate
 from .groups import Groups
 from .loop import Loop
 from .nursery import START_LIMIT_S, Hooks, Nursery
@@ -44,6 +45,7 @@ class Server:
         hooks = Hooks(self._on_conceived, self._on_born, self._on_end, self._finish)
         self.nursery = Nursery(self.loop, self.able, self.groups, hooks)
         self.boxes = self.nursery.boxes
+        self.gate = Gate(self.loop, self.nursery.maker.take_id)
         self.sweeps = [time.monotonic() + delay for delay in _SWEEPS_S]
 
     def run(self) -> None:
@@ -68,7 +70,7 @@ class Server:
         calls = any(box.call is not None and not box.held for box in self.boxes.values())
         if self.nursery.refill() or self.groups.tidy(urgent_only=calls):
             return 0
-        dues = [*(box.due for box in self.boxes.values()), *self.sweeps, *self.nursery.dues()]
+        dues = [*(box.due for box in self.boxes.values()), *self.sweeps, *self.nursery.dues(), *self.gate.dues]
         due = min(dues, default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
         return min(_IDLE_RETRY_S, wait or _IDLE_RETRY_S) if self.groups.busy else wait
@@ -83,6 +85,7 @@ class Server:
                 self.nursery.spares.drop(box)
                 box.end("timeout")
         self.nursery.retire(now)
+        self.gate.expire(now)
         if self.sweeps and self.sweeps[0] <= now:
             self.sweeps.pop(0)
             cgroup.sweep()
@@ -95,6 +98,7 @@ class Server:
         for box in self.boxes.values():
             box.evidence.update(lost("the fork server has died: it was asked to end"))
         self.nursery.close()
+        self.gate.close()
         for box in self.boxes.values():
             box.close()
         self.boxes.clear()
@@ -112,6 +116,7 @@ class Server:
             if frame.body["plan"] is not None:
                 self.nursery.plans[frame.body["key"]] = from_wire(frame.body["plan"])
             self.nursery.open(Owner.of(frame.body))
+            self.gate.prepare(self.nursery.plans[frame.body["key"]])
         elif frame.body["verb"] == "close":
             self.nursery.close_owner(frame.body["owner"])
         elif frame.body["verb"] == "forget":
@@ -161,6 +166,8 @@ class Server:
         before = {"ready", "started"} & set(box.evidence)
         if not box.read_report():
             self.loop.drop(box.report)
+        if box.doors:
+            self.gate.admit(box, self.nursery.plans[box.stem_key])
         if box.new_listener:
             box.new_listener = False
             self.loop.watch(box.listener, lambda: self._on_listener(box), lambda words: self._break(box, words))
@@ -200,6 +207,12 @@ class Server:
             box.asked = box.call = None
         else:
             asked = call = None
+        self.gate.leave(box, lambda: self._part(box))
+        if asked is not None and call is not None:
+            self._serve(call, asked)
+
+    def _part(self, box: Box) -> None:
+        """Nothing of ``box`` is left, and everything is known that there is to know."""
         try:
             if box.call is not None:
                 wire.reply(box.call, box.verdict(named=self.able.listener))
@@ -207,8 +220,6 @@ class Server:
         finally:
             box.close()
             self.groups.put_away(box.group)
-        if asked is not None and call is not None:
-            self._serve(call, asked)
 
 
 def main(control_fd: int) -> None:

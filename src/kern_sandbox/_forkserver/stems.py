@@ -145,6 +145,14 @@ class StemMaker:
             self._retire(host_id)
             raise
 
+    def take_id(self) -> int | None:
+        """An id of its own for a helper of the fork server; ``None`` where that is no root.
+
+        Raises:
+            HostError: no host id is left.
+        """
+        return None if self._ids is None else self._ids.take()
+
     def end(self, stem: Stem) -> None:
         """Kill ``stem``, and with it every box that it made; wait until they are gone."""
         fds.send_signal(stem.pidfd, signal.SIGKILL)
