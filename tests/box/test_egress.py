@@ -185,6 +185,24 @@ def test_the_variables_name_the_proxy_and_the_codes_own_come_first(make: Make) -
 # --- calls ------------------------------------------------------------------------------------------------------
 
 
+def test_a_setup_reaches_what_its_sandbox_may_and_no_more(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_boxes()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fetch = (
+        'python3 -c \'import socket as s; c = s.create_connection(("{}", {})); c.sendall(b"got"); print(c.recv(3))\''
+    )
+    allowed = [f"echo.localhost:{server.port}"]
+    setup = f"{fetch.format('echo.localhost', server.port)} > .deps/got"
+    with kern_sandbox.Sandbox(egress_allow=allowed, setup=setup) as sandbox:
+        assert sandbox.run(["cat", "/workspace/.deps/got"]).stdout == "b'got'\n"
+    through = "python3 -c 'import urllib.request as u; u.urlopen(\"http://evil.example/\")'"
+    with kern_sandbox.Sandbox(egress_allow=allowed, setup=through) as sandbox:
+        with pytest.raises(kern_sandbox.StartError, match=r"egress: evil\.example port 80 was refused"):
+            sandbox.run(["true"])
+
+
 def test_each_call_has_its_own_doors_and_its_own_record(make: Make, server: Server) -> None:
     sandbox = make(egress_allow=[f"echo.localhost:{server.port}"])
     results: dict[int, kern_sandbox.ExecutionResult] = {}
