@@ -198,9 +198,9 @@ def test_a_setup_reaches_what_its_sandbox_may_and_no_more(
     with kern_sandbox.Sandbox(egress_allow=allowed, setup=setup) as sandbox:
         assert sandbox.run(["cat", "/workspace/.deps/got"]).stdout == "b'got'\n"
     through = "python3 -c 'import urllib.request as u; u.urlopen(\"http://evil.example/\")'"
-    with kern_sandbox.Sandbox(egress_allow=allowed, setup=through) as sandbox:
-        with pytest.raises(kern_sandbox.StartError, match=r"egress: evil\.example port 80 was refused"):
-            sandbox.run(["true"])
+    refused = pytest.raises(kern_sandbox.StartError, match=r"egress: evil\.example port 80 was refused")
+    with kern_sandbox.Sandbox(egress_allow=allowed, setup=through) as sandbox, refused:
+        sandbox.run(["true"])
 
 
 def test_each_call_has_its_own_doors_and_its_own_record(make: Make, server: Server) -> None:
