@@ -51,7 +51,7 @@ def test_killing_the_stem_ends_its_calls_and_the_next_one_gets_a_new_stem(sandbo
 def test_a_stem_that_dies_as_a_call_comes_in_costs_that_call_at_most(sandbox, sleeper, background):
     """The fork server sees the death and the call in the same breath."""
     call, chain = _caught_sleeping(sandbox, sleeper, background)
-    other = background(lambda: kern.run_code("print('other')"))
+    other = background(lambda: kern.run_code("print('other')", pids=200))
     chain.server.kill(signal.SIGSTOP)
     try:
         chain.stem.kill()
