@@ -30,6 +30,9 @@ class HostReport:
         machine: as ``uname -m`` prints it.
         uid: user id of the process; -1 where there is none.
         python: version of the interpreter that boxes use.
+        images: how many images are stored.
+        images_bytes: what they take.
+        images_path: where; ``""`` where there is no store.
     """
 
     ok: bool
@@ -38,6 +41,9 @@ class HostReport:
     machine: str
     uid: int
     python: str
+    images: int = 0
+    images_bytes: int = 0
+    images_path: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data that any strict JSON encoder accepts."""
@@ -51,7 +57,13 @@ class HostReport:
         for layer in self.layers:
             lines += [*_rows(layer, names), *_fix_rows(layer.fix, said)]
             said.add(layer.fix)
-        return "\n".join([*lines, "", self._conclusion()])
+        return "\n".join([*lines, "", *self._store_rows(), self._conclusion()])
+
+    def _store_rows(self) -> list[str]:
+        if not self.images:
+            return []
+        size = f"{self.images_bytes / 1e6:.0f} MB"
+        return textwrap.wrap(f"Images stored: {self.images}, {size}, in {_printable(self.images_path)}", _WIDTH)
 
     def _conclusion(self) -> str:
         degraded = sum(layer.state == "degraded" for layer in self.layers)
@@ -98,7 +110,8 @@ def doctor() -> HostReport:
     """
     system = platform.system() or sys.platform
     release = platform.release()
-    layers = _examine() if sys.platform.startswith("linux") else [_elsewhere(system)]
+    here = sys.platform.startswith("linux")
+    layers = _examine() if here else [_elsewhere(system)]
     return HostReport(
         ok=all(layer.state != "missing" for layer in layers),
         layers=layers,
@@ -106,7 +119,16 @@ def doctor() -> HostReport:
         machine=platform.machine(),
         uid=getattr(os, "geteuid", lambda: -1)(),
         python=platform.python_version(),
+        **(_stored() if here else {}),
     )
+
+
+def _stored() -> dict[str, Any]:
+    from ._image.store import Store  # late: `kern-sandbox --help` needs none of it
+
+    store = Store()
+    digests = {each.digest for each in store.images()}
+    return {"images": len(digests), "images_bytes": store.size(), "images_path": store.folder}
 
 
 def _elsewhere(system: str) -> LayerReport:

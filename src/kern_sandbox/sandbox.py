@@ -55,6 +55,10 @@ class Sandbox:
         deps_readonly: ``False`` gives this Sandbox its own copy of what ``setup`` installed, which code may change.
         egress_allow: the only hosts that the code can reach, ``["index.example", "*.example.com", "db.test:5432"]``;
             ports 80 and 443 unless one is named; ``[]`` is none; not together with ``network=True``.
+        image: the operating system that boxes show: ``None`` is this machine's own; ``"python:3.12-slim"`` or any other
+            reference of a registry, ``"oci-archive:FILE"``, ``"docker-archive:FILE"``, ``"dir:DIRECTORY"``. It is
+            fetched by the first call that needs it, and kept; where that fails, the call has the fault
+            ``startup_failed``.
 
     Raises:
         SpecError: an option has a type or value that is not accepted.
@@ -89,6 +93,7 @@ class Sandbox:
         setup: str | None = None,
         deps_readonly: bool = True,
         egress_allow: Sequence[str] | None = None,
+        image: str | None = None,
     ) -> None:
         options = {
             "memory_mb": memory_mb,
@@ -114,6 +119,7 @@ class Sandbox:
             "setup": setup,
             "deps_readonly": deps_readonly,
             "egress_allow": egress_allow,
+            "image": image,
         }
         self._session = Session(workspace, options)
 
@@ -124,7 +130,11 @@ class Sandbox:
 
     @property
     def plan(self) -> Plan:
-        """What a box of this Sandbox consists of, step by step; ``plan.lines()`` prints it."""
+        """What a box of this Sandbox consists of, step by step; ``plan.lines()`` prints it.
+
+        Raises:
+            ImageError: the image cannot be had.
+        """
         return self._session.plan
 
     def run_code(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
@@ -15,7 +16,7 @@ from . import checks
 from ._box.egress import egress_events
 from ._box.guestfiles import guest_steps
 from ._box.mountrules import check_workspace, checked_mounts
-from ._box.plan import CELL, GUEST, Bind, plan
+from ._box.plan import CELL, GUEST, Bind, Plan, Userland, plan
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
@@ -23,15 +24,19 @@ from ._forkserver.client import ForkServer, Opening, Temporary, current_server, 
 from ._forkserver.held import HeldBox
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from ._profiles import with_profiles
-from .errors import HostError, SandboxError, SessionClosed
+from .errors import HostError, ImageError, SandboxError, SessionClosed
 from .process import Process
 from .results import ExecutionResult, FileInfo, Usage
 from .setup import Setup
 from .spec import BoxSpec
+from .userland import Userlands, choose_image, image_failed, userland_of
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from ._image.images import Image, Progress
+    from ._image.reference import Reference
 
 __all__ = ["Callback", "How", "Session", "Stop", "result_of"]
 
@@ -69,26 +74,82 @@ class Session:
         self.closed = False
         self._pid = os.getpid()
         self.spec = BoxSpec.of(**with_profiles(options))
-        userland = host_userland(self.spec.network)
-        mounts = checked_mounts(
-            self.spec.mounts, userland.places(), ("/tmp",) if self.spec.tmpfs is None else self.spec.tmpfs
-        )
+        self._own_user = options.get("user")
+        self._reference = choose_image(self.spec.image)
+        self._image: Image | None = None
+        self._bare: Plan | None = None
+        self._plan: Plan | None = None
+        self._setup: Setup | None = None
+        self._planning = threading.Lock()
+        self._owner = os.urandom(8).hex()
+        self._key = ""
+        host = None if self._reference else host_userland(self.spec.network)
+        mounts = checked_mounts(self.spec.mounts, host.places() if host else (), self._scratch)
         check_workspace(workspace)
         limit = self.spec.workspace_mb
         self.workspace = Workspace(workspace, None if limit is None else limit << 20)
+        if host is not None:
+            self._settle(self.spec, host, mounts, host_userland)
+        if self.spec.prewarm and self.spec.setup is None and self.image_failure() is None:
+            self._server()
+
+    def _settle(self, spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], userlands: Userlands) -> None:
+        """From now on boxes show this userland; ``userlands`` gives it with the host's network or without."""
         shared = Bind(self.workspace.path, "/workspace", writable=True, owned=True, identity=self.workspace.identity)
         guest = guest_steps(_GUEST_FILES)
-        self._bare = plan(self.spec, userland, mounts, shared, guest)
-        self._setup = None if self.spec.setup is None else Setup(self.spec, host_userland, guest, self.workspace)
-        self._owner = os.urandom(8).hex()
-        self._key = ""
-        self.plan = self._bare if self._setup is None else self._setup.foreseen(self._bare)
-        if self.spec.prewarm and self._setup is None:
-            self._server()
+        self._bare = plan(spec, userland, mounts, shared, guest)
+        self._setup = None if spec.setup is None else Setup(spec, userlands, guest, self.workspace)
+        self._plan = self._bare if self._setup is None else self._setup.foreseen(self._bare)
+
+    @property
+    def plan(self) -> Plan:
+        """What a box consists of; an image is fetched for it.
+
+        Raises:
+            ImageError: the image cannot be had.
+            MountRefused: a mount lies where the image has something.
+        """
+        return self._made_plan(None)
+
+    def _made_plan(self, progress: Progress | None) -> Plan:
+        with self._planning:
+            if self._plan is None:
+                assert self._reference is not None
+                self.require_open()
+                self._settle_on_image(self._reference, progress)
+            assert self._plan is not None
+            return self._plan
+
+    @property
+    def _scratch(self) -> tuple[str, ...]:
+        """Where boxes have scratch file systems."""
+        return ("/tmp",) if self.spec.tmpfs is None else tuple(self.spec.tmpfs)
+
+    def _settle_on_image(self, reference: Reference, progress: Progress | None) -> None:
+        chosen = userland_of(reference, self._scratch, progress)
+        try:
+            self.require_open()
+            userland = chosen.userland(self.spec.network)
+            mounts = checked_mounts(self.spec.mounts, userland.places(), self._scratch)
+            own = self._own_user is not None or not self.spec.cap_drop
+            spec = self.spec if own else replace(self.spec, user=chosen.user)
+            self._settle(spec, userland, mounts, chosen.userland)
+        except BaseException:  # whatever happened, the store must not wait for us
+            chosen.image.close()
+            raise
+        self._image = chosen.image
+
+    def _let_image_go(self) -> None:
+        image, self._image = self._image, None
+        if image is not None:
+            image.close()
 
     def run_code(self, code: str, language: str, how: How, stop: Stop | None = None) -> ExecutionResult:
         """Run a snippet in a fresh box; ``stop`` lets another thread end it."""
         text = checks.check_code(code, language)
+        failure = self.image_failure()
+        if failure is not None:
+            return failure
         name, shell = next((name, shell) for known, name, shell in _SNIPPETS if known == language)
         guest = (self.plan.python, f"{GUEST}/run_once.py")
         argv = [*(shell or guest), f"{CELL}/{name}", *(() if shell else ("3",))]
@@ -98,7 +159,9 @@ class Session:
 
     def run(self, argv: Sequence[str], cwd: str | None, how: How, stop: Stop | None = None) -> ExecutionResult:
         """Run a program in a fresh box; ``stop`` lets another thread end it."""
-        return self._run(self._command(checks.check_argv(argv), how, cwd), stop)
+        program = checks.check_argv(argv)
+        failure = self.image_failure()
+        return failure if failure is not None else self._run(self._command(program, how, cwd), stop)
 
     def spawn(self, argv: Sequence[str], cwd: str | None, how: How) -> Process:
         """Start a program in a fresh box and hand its pipes over."""
@@ -137,7 +200,16 @@ class Session:
             if self._setup is not None:
                 self._setup.close()
         finally:
+            self._let_image_go()
             self.workspace.close()
+
+    def image_failure(self, progress: Progress | None = None) -> ExecutionResult | None:
+        """Fetch the image if need be; the result of a call where it cannot be had, ``None`` where it can."""
+        try:
+            self._made_plan(progress)
+        except ImageError as error:
+            return image_failed(error)
+        return None
 
     def _command(self, argv: list[str], how: How, cwd: str | None = None) -> Command:
         return Command(
@@ -164,12 +236,14 @@ class Session:
         """The fork server, with this session's plan open in it; its setup is done. ``stop`` ends one that is not."""
         self.require_open()
         self.workspace.check()
+        made = self.plan
         if self._setup is not None:
-            self.plan = self._setup.ready(self._bare, stop)
+            assert self._bare is not None
+            made = self._plan = self._setup.ready(self._bare, stop)
         # What serves an untrusted Sandbox serves no other.
-        self._key = self._key or self.plan.key + (self._owner if self.plan.untrusted else "")
+        self._key = self._key or made.key + (self._owner if made.untrusted else "")
         server = current_server()
-        server.open(self._owner, self._key, self.plan, Opening(self._temporary(), self.spec.prewarm))
+        server.open(self._owner, self._key, made, Opening(self._temporary(), self.spec.prewarm))
         return server
 
     def _start(self, command: Command, stopped: Stop | None = None) -> tuple[Process, int | None]:

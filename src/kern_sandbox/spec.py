@@ -85,6 +85,13 @@ def _preload(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _image(value: object) -> str | None:
+    """Only the form; what it names is found out by ``_image.reference``."""
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise bad("image", value, "None or the name of an image, e.g. 'python:3.12-slim' or 'dir:/srv/rootfs'")
+
+
 def _apparmor(value: object) -> str | None:
     if value is None or (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_./:@+-]{1,200}", value)):
         return value
@@ -156,6 +163,7 @@ class BoxSpec:
     deps_readonly: bool = True
     devices: tuple[str, ...] = ()
     egress_allow: tuple[Entry, ...] | None = None
+    image: str | None = None
 
     @property
     def processors(self) -> int:
@@ -208,4 +216,5 @@ class BoxSpec:
             deps_readonly=flag("deps_readonly", given["deps_readonly"]),
             devices=tuple(given["devices"]),
             egress_allow=_egress(given),
+            image=_image(given["image"]),
         )

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 WORDS = frozenset({"checks", "errors", "results", "spec", "spec_network", "spec_setup"})
 CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
-    {"kernel", "pool", "process", "sandbox", "session", "setup", "aio", "render", "tool", "testing"},
+    {
+        "kernel",
+        "pool",
+        "process",
+        "sandbox",
+        "session",
+        "setup",
+        "aio",
+        "render",
+        "tool",
+        "testing",
+        "userland",
+        "bytecode",
+    },
 )
 
 SEES: dict[str, frozenset[str]] = {
@@ -48,6 +61,8 @@ SEES: dict[str, frozenset[str]] = {
     "sandbox": CORE | API,
     "aio": CORE | API,
     "tool": CORE | API,
+    "userland": CORE | API,
+    "bytecode": CORE | API,
     "testing": CORE | API,
     "render": WORDS,
     # 5: faces; "" is the package itself
@@ -66,6 +81,8 @@ SEES: dict[str, frozenset[str]] = {
 
 DOORS = {
     "_profiles": {"tomli", "tomllib"},  # Python has a reader of TOML from 3.11 on
+    "_image": {"zstandard", "compression"},  # the extra ``zstd``; part of Python itself from 3.14 on
+    "cli": {"rich"},  # the extra ``cli``
     "langchain": {"langchain_kern_sandbox"},
     "_forkserver": {"run_once"},  # template_main is a script that lies beside the guest's files in a box
 }

@@ -15,7 +15,7 @@ from kern_sandbox.cli._arguments import guess_language, parse, sandbox_options
 from kern_sandbox.cli._stream import neutralised
 from support import PACKAGE
 
-COMMANDS = ["run", "exec", "doctor", "profiles"]
+COMMANDS = ["run", "exec", "doctor", "profiles", "pull", "images", "rmi", "load", "gc"]
 SITE = str(Path(kern_sandbox.__path__[0]).parent)
 FLAGS = {
     "workspace": "--workspace", "memory_mb": "--memory-mb",
@@ -26,7 +26,7 @@ FLAGS = {
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
     "user": "--user", "root": "--root", "prewarm": "--prewarm", "preload": "--preload",
     "setup": "--setup", "deps_readonly": "--deps-writable",
-    "egress_allow": "--egress-allow",
+    "egress_allow": "--egress-allow", "image": "--image",
 }  # fmt: skip
 Printed = pytest.CaptureFixture[str]
 
@@ -93,6 +93,7 @@ def test_flags_become_options() -> None:
     words += " --setup true --deps-writable"
     words += " --workspace-mb 3 --profile vcpu:heavy --profile vdisk:scratch"
     words += " --egress-allow a.example --egress-allow *.b.example:5432"
+    words += " --image a/b:c"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
         "workspace_mb": 3,
@@ -117,6 +118,7 @@ def test_flags_become_options() -> None:
         "setup": "true",
         "deps_readonly": False,
         "egress_allow": ["a.example", "*.b.example:5432"],
+        "image": "a/b:c",
     }
 
 

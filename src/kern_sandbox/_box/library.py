@@ -21,27 +21,42 @@ _ROOT_MODULES = ("errors", "results")
 _ELSEWHERE = frozenset(
     (
         "abilities", "attempts", "boxes", "branch", "client", "diagnosis", "egress", "egress_main", "filter",
-        "filter_rules", "gate", "groups", "guestfiles", "held", "ids", "launch", "library", "lines", "loop", "mounter",
-        "mountrules", "nursery", "owners", "ownership", "probe", "probe_limits", "pump", "remedies", "replies",
-        "rootfs", "server", "spares", "stem", "stems", "template_main", "values", "verdict", "workspaces",
+        "filter_rules", "gate", "groups", "guestfiles", "held", "ids", "imageroot", "launch", "library", "lines",
+        "loop", "mounter", "mountrules", "nursery", "owners", "ownership", "probe", "probe_limits", "pump",
+        "remedies", "replies", "rootfs", "server", "spares", "stem", "stems", "template_main", "values", "verdict",
+        "workspaces",
     )
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=1)
-def library_files() -> dict[str, bytes]:
-    """Path in the box to content: modules without sources, as Python itself imports them (PEP 3147)."""
+@functools.lru_cache(maxsize=2)
+def library_files(*, bytecode: bool = True) -> dict[str, bytes]:
+    """Path in the box to content: modules without sources, as Python itself imports them (PEP 3147).
+
+    Args:
+        bytecode: for an interpreter of this one's version; else it is sources, which any reads.
+    """
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     with open(os.path.join(here, "_forkserver", "template_main.py"), "rb") as file:
         files = {PROGRAM: file.read()}
     for room in _ROOMS:
         folder = os.path.join(here, room)
         names = [name[:-3] for name in sorted(os.listdir(folder)) if name.endswith(".py")]
-        for name in names if room else ("__init__", *_ROOT_MODULES):
-            if name not in _ELSEWHERE:
-                code = _code(room, name, os.path.join(folder, f"{name}.py"))
-                files[os.path.join(LIBRARY, "kern_sandbox", room, f"{name}.pyc")] = _bytecode(code)
+        wanted = [name for name in (names if room else ("__init__", *_ROOT_MODULES)) if name not in _ELSEWHERE]
+        for name in wanted:
+            suffix, content = _module(room, name, os.path.join(folder, f"{name}.py"), bytecode=bytecode)
+            files[os.path.join(LIBRARY, "kern_sandbox", room, name + suffix)] = content
     return files
+
+
+def _module(room: str, name: str, path: str, *, bytecode: bool) -> tuple[str, bytes]:
+    """A module's suffix and content."""
+    if bytecode:
+        return ".pyc", _bytecode(_code(room, name, path))
+    if not room and name == "__init__":
+        return ".py", b""
+    with open(path, "rb") as file:
+        return ".py", file.read()
 
 
 def _code(room: str, name: str, path: str) -> Any:

@@ -18,7 +18,7 @@ from .plan import Bind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["check_workspace", "checked_mounts"]
+__all__ = ["check_root", "check_workspace", "checked_mounts"]
 
 _NEVER_BELOW = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/var/run")
 _NEVER_ITSELF = ("/", "/root")
@@ -96,6 +96,20 @@ def check_workspace(path: str | os.PathLike[str] | None) -> None:
         rule = _same_file(os.stat(real)) or _mounted_below(real)
     if rule:
         raise MountRefused(f"using {os.fspath(path)!r} as a workspace: {rule}", path=real)
+
+
+def check_root(path: str) -> None:
+    """Hold a directory that is to be a box's root file system to the rules for mounts.
+
+    Raises:
+        MountRefused: a directory that is never shown; the message names the rule.
+    """
+    real = os.path.realpath(path)
+    rule = next(filter(None, map(_refusal, dict.fromkeys((path, real)))), "")
+    if not rule and os.path.isdir(real):
+        rule = _same_file(os.stat(real)) or _held(real) or _mounted_below(real)
+    if rule:
+        raise MountRefused(f"using {path!r} as a root file system: {rule}", path=real)
 
 
 def _target_of(source: object, value: object) -> tuple[str, bool]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
@@ -94,16 +95,29 @@ _KINDS: dict[str, type[Step]] = {kind.__name__: kind for kind in (Bind, Blob, De
 
 
 class Userland(NamedTuple):
-    """The operating-system files that a box shows, as steps, and where its interpreter is."""
+    """The operating-system files that a box shows, as steps, and where its interpreter is.
+
+    Attributes:
+        name: for messages.
+        steps: its files.
+        python: its interpreter, or a name that is not found.
+        path: where its programs are.
+        env: further variables that every program gets.
+        people: its ``/etc/passwd`` and ``/etc/group``, whose names a box knows besides its own.
+        like_host: its Python is of the same version as this one, and reads its bytecode.
+    """
 
     name: str
     steps: tuple[Step, ...]
     python: str
     path: str
+    env: Mapping[str, str] = {}
+    people: tuple[str, str] = ("", "")
+    like_host: bool = True
 
     def places(self) -> list[str]:
-        """Where its steps put something."""
-        steps = (step for step in self.steps if not isinstance(step, Device))
+        """Where its steps put something that nothing else may cover."""
+        steps = (step for step in self.steps if not isinstance(step, (Device, Folder)))
         return [step.target if isinstance(step, Bind) else step.path for step in steps]
 
 
@@ -125,6 +139,7 @@ class Plan:
         env: variables that every program gets.
         egress: what may be reached, for the proxy; ``None`` where there is no proxy.
         doors: the listeners in the box by which it is reached.
+        like_host: its Python reads this one's bytecode.
     """
 
     base: tuple[Step, ...]
@@ -135,6 +150,7 @@ class Plan:
     writable: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     python: str = "python3"
+    like_host: bool = True
     userland: str = "host userland"
     hostname: str = "sandbox"
     memory_bytes: int | None = None
@@ -235,7 +251,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
     doors = doors_for(spec.egress_allow)
     base: tuple[Step, ...] = (
         *_with_hosts(userland.steps, hosts_lines(doors)),
-        *_accounts(spec.user),
+        *_accounts(spec.user, userland.people),
         *(Folder(path, 0o1777 if path == "/tmp" else 0o755) for path in ("/proc", "/tmp", "/dev/shm", "/dev/pts")),
         Folder(HOME, 0o700),
         Folder(CELL),
@@ -259,6 +275,7 @@ def plan(spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], workspace: B
         writable=("/",) if spec.root == "scratch" else _writable(fresh, mounts),
         env=_environment(spec, userland),
         python=userland.python,
+        like_host=userland.like_host,
         userland=userland.name,
         memory_bytes=memory,
         pids=spec.pids,
@@ -300,12 +317,21 @@ def _writable(fresh: Sequence[Tmpfs], mounts: Sequence[Bind]) -> tuple[str, ...]
     return tuple(dict.fromkeys([*own, *shown, WORKSPACE, "/dev", "/proc"]))
 
 
-def _accounts(user: int) -> tuple[Step, ...]:
-    """The names of the ids that exist in the box."""
+def _accounts(user: int, people: tuple[str, str]) -> tuple[Step, ...]:
+    """The names of the ids that exist in the box, and after them those that only its userland knows."""
     known = {0: "root", user: "root" if user == 0 else "sandbox", 65534: "nobody"}
-    people = (f"{name}:x:{uid}:{uid}::{HOME if uid == user else '/'}:/bin/sh\n" for uid, name in known.items())
+    own = (f"{name}:x:{uid}:{uid}::{HOME if uid == user else '/'}:/bin/sh\n" for uid, name in known.items())
     groups = (f"{name}:x:{uid}:\n" for uid, name in known.items())
-    return Text("/etc/passwd", "".join(people)), Text("/etc/group", "".join(groups) + "tty:x:5:\n")
+    passwd, group = (_others(text, known, fields) for text, fields in zip(people, (7, 4)))
+    tty = "" if re.search("^tty:", group, re.MULTILINE) else "tty:x:5:\n"
+    return Text("/etc/passwd", "".join(own) + passwd), Text("/etc/group", "".join(groups) + tty + group)
+
+
+def _others(text: str, known: Mapping[int, str], fields: int) -> str:
+    """The rows of a passwd(5) or group(5) whose names and numbers are not in ``known``."""
+    rows = [line.split(":") for line in text.splitlines()]
+    whole = [row for row in rows if len(row) == fields and row[2].isascii() and row[2].isdigit()]
+    return "".join(":".join(row) + "\n" for row in whole if int(row[2]) not in known and row[0] not in known.values())
 
 
 def _fresh(spec: BoxSpec, memory: int | None) -> tuple[Tmpfs, ...]:
@@ -361,6 +387,7 @@ def _environment(spec: BoxSpec, userland: Userland) -> dict[str, str]:
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
+        **userland.env,
         **proxy_env(doors_for(spec.egress_allow)),
         **spec.env,
     }

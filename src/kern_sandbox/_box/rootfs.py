@@ -9,7 +9,7 @@ import sys
 from ..errors import HostError
 from .plan import Bind, Folder, Link, Step, Text, Userland
 
-__all__ = ["host_userland"]
+__all__ = ["etc_texts", "host_userland"]
 
 _OS_DIRECTORIES = ("bin", "lib", "lib32", "lib64", "libx32", "sbin", "usr", "nix/store", "gnu/store")
 # What programs need of /etc and that holds no secret; everything else of it stays outside.
@@ -41,6 +41,18 @@ def _interpreter() -> tuple[str, str]:
     return path, prefix
 
 
+def etc_texts(*, network: bool) -> list[Step]:
+    """The files of ``/etc`` that tell a box where it is, the same for every userland."""
+    steps: list[Step] = [
+        Text("/etc/hosts", _read("/etc/hosts", _HOSTS) if network else _HOSTS),
+        Text("/etc/hostname", "sandbox\n"),
+        Text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
+    ]
+    if network:
+        steps.append(Text("/etc/resolv.conf", _read("/etc/resolv.conf", "")))
+    return steps
+
+
 @functools.lru_cache(maxsize=2)
 def host_userland(network: bool) -> Userland:
     """The host's own operating system, read-only, without anything that is the user's.
@@ -58,13 +70,7 @@ def host_userland(network: bool) -> Userland:
     steps.extend(Bind(path, path) for path in own if path not in ("/bin", "/usr") and not path.startswith(shown))
     steps.append(Folder("/etc"))
     steps.extend(_entry(f"/etc/{name}") for name in _ETC if os.path.exists(f"/etc/{name}"))
-    steps += [
-        Text("/etc/hosts", _read("/etc/hosts", _HOSTS) if network else _HOSTS),
-        Text("/etc/hostname", "sandbox\n"),
-        Text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
-    ]
-    if network:
-        steps.append(Text("/etc/resolv.conf", _read("/etc/resolv.conf", "")))
+    steps += etc_texts(network=network)
     own_bin = f"{prefix}/bin"
     path = _BIN if own_bin == "/usr/bin" else f"{own_bin}:{_BIN}"
     return Userland(name="the host userland", steps=tuple(steps), python=python, path=path)

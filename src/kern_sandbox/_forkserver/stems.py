@@ -181,10 +181,11 @@ class StemMaker:
         trees = lender.open(plan.base) if self.can_mount else None
         ours, theirs = wire.pair()
         mapped, go = os.pipe2(os.O_CLOEXEC)
+        library = library_files(bytecode=plan.like_host) if nested else {}
         try:
             child = processes.clone(_NAMESPACES if plan.network else _NAMESPACES | Clone.NEWNET)
             if child.pid == 0:
-                seed = Seed(plan, part, trees, self.privileged, nested, library_files() if nested else {})
+                seed = Seed(plan, part, trees, self.privileged, nested, library)
                 processes.live(lambda: run_stem(seed, theirs, mapped))
             outside = (os.geteuid(), os.getegid()) if host_id is None else (host_id, host_id)
             try:

@@ -14,12 +14,16 @@ __all__ = [
     "has_ended",
     "inherit_only",
     "memory_file",
+    "open_as_root",
     "open_beneath",
+    "open_inside",
     "open_pid",
     "send_signal",
 ]
 
 _BENEATH = Resolve.BENEATH | Resolve.NO_SYMLINKS | Resolve.NO_MAGICLINKS
+_INSIDE = Resolve.BENEATH | Resolve.NO_MAGICLINKS
+_IN_ROOT = Resolve.IN_ROOT | Resolve.NO_MAGICLINKS
 _HIGHEST = 0xFFFFFFFF
 
 
@@ -29,7 +33,28 @@ def open_beneath(dir_fd: int, path: bytes | str, flags: int, mode: int = 0) -> i
     Raises:
         OSError: as openat2; ENOSYS where the kernel lacks it; ELOOP for a link; EXDEV for a way out.
     """
-    how = OpenHow(flags | os.O_CLOEXEC, mode, int(_BENEATH))
+    return _open(dir_fd, path, OpenHow(flags | os.O_CLOEXEC, mode, int(_BENEATH)))
+
+
+def open_inside(dir_fd: int, path: bytes | str, flags: int) -> int:
+    """Open ``path`` below ``dir_fd``; a link is followed where it is relative and stays below (openat2(2)).
+
+    Raises:
+        OSError: as openat2; EXDEV for a way out.
+    """
+    return _open(dir_fd, path, OpenHow(flags | os.O_CLOEXEC, 0, int(_INSIDE)))
+
+
+def open_as_root(dir_fd: int, path: bytes | str, flags: int) -> int:
+    """Open ``path`` as a process whose root is ``dir_fd`` would: no link leads out of it (openat2(2)).
+
+    Raises:
+        OSError: as openat2.
+    """
+    return _open(dir_fd, path, OpenHow(flags | os.O_CLOEXEC, 0, int(_IN_ROOT)))
+
+
+def _open(dir_fd: int, path: bytes | str, how: OpenHow) -> int:
     return syscall("openat2", dir_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
 
 

@@ -31,7 +31,7 @@ _PROGRAMS = {
 _OPTIONS = (
     "memory_mb", "workspace_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
     "profiles", "require_limits", "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root",
-    "prewarm", "preload", "setup", "deps_readonly", "egress_allow",
+    "prewarm", "preload", "setup", "deps_readonly", "egress_allow", "image",
 )  # fmt: skip
 _STATUS = """\
 exit status:
@@ -42,6 +42,10 @@ exit status:
   125  the sandbox itself failed (`kern-sandbox doctor` may say why)
     2  the command line is wrong                       130  Ctrl-C
   141  nobody reads the output any more
+"""
+_IMAGE_STATUS = """\
+exit status:
+  0 done     125 it could not be done     2 the command line is wrong
 """
 _ABOUT = """\
 Run code that nobody has read in a fresh, rootless box on this machine:
@@ -89,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     _exec(commands)
     _doctor(commands)
     _profiles(commands)
+    _images(commands)
     return top
 
 
@@ -132,6 +137,24 @@ def _profiles(commands: Any) -> None:
     made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
 
 
+def _images(commands: Any) -> None:
+    """The commands about images."""
+    pull = _command(commands, "pull", "fetch images, or what their tags name by now", epilog=_IMAGE_STATUS)
+    pull.add_argument("names", nargs="+", metavar="NAME", help="e.g. python:3.12-slim, or oci-archive:FILE")
+    made = [pull, _command(commands, "images", "list the images that are stored here", epilog=_IMAGE_STATUS)]
+    words = "forget images; what no other name names and no box uses is removed"
+    remove = _command(commands, "rmi", words, epilog=_IMAGE_STATUS)
+    remove.add_argument("names", nargs="+", metavar="NAME", help="a name, or a digest or its first 12 digits")
+    load = _command(commands, "load", "store the images of an archive", epilog=_IMAGE_STATUS)
+    load.add_argument("file", metavar="FILE", help="what docker save writes, or an OCI layout in a tar")
+    load.add_argument("--name", metavar="NAME", help="call it so (default: the names in the archive)")
+    words = "remove nameless images, what broken pulls left, and setup layers long unused"
+    made += [remove, load, _command(commands, "gc", words, epilog=_IMAGE_STATUS)]
+    for each in made:
+        each.add_argument("--json", action="store_true", help="print the result as JSON")
+        each.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
+
+
 def _add_common(to: argparse.ArgumentParser) -> None:
     _add_limits(to.add_argument_group("the box"))
     _add_security(to.add_argument_group("what the box may"))
@@ -150,6 +173,8 @@ def _add_common(to: argparse.ArgumentParser) -> None:
 
 def _add_limits(box: Any) -> None:
     add = box.add_argument
+    words = "the operating system of the box, e.g. python:3.12-slim or dir:/srv/rootfs (default: this machine's own)"
+    add("--image", metavar="NAME", help=words)
     add("--workspace", metavar="DIR", help="shown at /workspace and kept (default: temporary)")
     add("--memory-mb", type=_whole_or_none, default=MEMORY_MB, metavar="N", help="MiB, or none (default: 512)")
     words = "MiB that the workspace may take, watched (default: no ceiling)"

@@ -87,7 +87,7 @@ def _status(argv: Sequence[str]) -> int:
         raise _Unwritten("standard output", error) from error
     try:
         commands = {"run": _run, "exec": _exec, "doctor": _doctor, "profiles": _profiles}
-        return commands[arguments.command](arguments)
+        return commands.get(arguments.command, _image_command)(arguments)
     except _Unwritten:
         raise
     except _Usage as error:
@@ -136,6 +136,21 @@ def _profiles(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _image_command(arguments: argparse.Namespace) -> int:
+    from . import _images as images  # late: no other command needs it
+
+    verbs = {
+        "pull": images.pulled, "images": images.listed, "rmi": images.removed, "load": images.loaded,
+        "gc": images.collect,
+    }  # fmt: skip
+    plain, lines = verbs[arguments.command](arguments)
+    if arguments.json:
+        _print_json(plain)
+    elif lines:
+        _print("\n".join(lines))
+    return 0
+
+
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         return _plan(arguments)
@@ -172,17 +187,31 @@ def _call(arguments: argparse.Namespace, stdin: int | None, verb: Callable[[Sess
     options = sandbox_options(arguments)
     if arguments.json or arguments.render:
         with contextlib.closing(Session(arguments.workspace, options)) as session:
-            result = verb(session, How(stdin=_whole(stdin, arguments.timeout_s)))
+            result = _unfetched(session)
+            if result is None:
+                result = verb(session, How(stdin=_whole(stdin, arguments.timeout_s)))
         _print_result(result, as_json=arguments.json)
         return result.exit_code
     sinks = [Sink(fd, arguments.max_output_bytes, raw=arguments.raw) for fd in (1, 2)]
     with contextlib.closing(LiveSession(arguments.workspace, options, Streams(stdin, *sinks))) as session:
-        result = verb(session, How())
+        result = _unfetched(session)
+        if result is None:
+            result = verb(session, How())
     for sink in sinks:
         if sink.error is not None:
             raise _Unwritten({1: "standard output", 2: "standard error"}[sink.fd], sink.error)
     _conclude(result, sinks)
     return result.exit_code
+
+
+def _unfetched(session: Session) -> ExecutionResult | None:
+    """Fetch the image, which a person at a terminal sees; the result where that fails."""
+    if session.spec.image is None:
+        return None
+    from ._images import progress
+
+    with progress() as shown:
+        return session.image_failure(shown)
 
 
 def _conclude(result: ExecutionResult, sinks: Sequence[Sink]) -> None:

@@ -245,7 +245,7 @@ def weakened(*names: str) -> Iterator[None]:
 def edit_plan(sandbox: Sandbox, edit: Callable[[Plan], Plan]) -> None:
     """Give ``sandbox`` another plan before its first call."""
     session = sandbox._session
-    session.plan = edit(session.plan)
+    session._plan = edit(session.plan)
     session._key = session.plan.key
 
 
