@@ -27,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Under pytest-xdist each worker has a temporary directory of its own: what is left in it is its own."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         own = tempfile.mkdtemp(prefix="xdist-")
+        os.chmod(own, 0o711)  # as /tmp lets servers of other users reach what a test makes for them
         os.environ["TMPDIR"] = tempfile.tempdir = own
         config.add_cleanup(lambda: shutil.rmtree(own))
 
