@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import select
 import signal
 import socket
@@ -20,7 +21,10 @@ from .results import ExecutionResult, Usage
 if TYPE_CHECKING:
     from .workspace import Guard
 
-__all__ = ["Process"]
+__all__ = ["Process", "copy_out"]
+
+_CHUNK = 1 << 16
+_PIPE_ROOM = 1 << 20
 
 
 class Process:
@@ -147,3 +151,43 @@ class Process:
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
             self.close()
+
+
+def copy_out(source: int, ended: int, write: Callable[[bytes], object]) -> None:
+    """Hand over what comes on a process's output until its end, which is handed over as ``b""``.
+
+    Args:
+        source: the descriptor to read.
+        ended: becomes readable when the process has ended; where something else still holds the stream, what the box
+            wrote is then all that is read.
+        write: takes each piece.
+    """
+    poller = select.poll()
+    for fd in (source, ended):
+        poller.register(fd, select.POLLIN)
+    over = False
+    while not over:
+        ready = [fd for fd, _ in poller.poll()]
+        if source not in ready:
+            break
+        data = os.read(source, _CHUNK)
+        write(data)
+        if not data:
+            return
+        over = ended in ready
+    _drain(source, write)
+
+
+def _drain(source: int, write: Callable[[bytes], object]) -> None:
+    os.set_blocking(source, False)
+    left = _PIPE_ROOM
+    while left > 0:
+        try:
+            data = os.read(source, _CHUNK)
+        except BlockingIOError:
+            break
+        if not data:
+            break
+        write(data)
+        left -= len(data)
+    write(b"")

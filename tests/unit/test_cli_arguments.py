@@ -15,7 +15,9 @@ from kern_sandbox.cli._arguments import guess_language, parse, sandbox_options
 from kern_sandbox.cli._stream import neutralised
 from support import PACKAGE
 
-COMMANDS = ["run", "exec", "doctor", "profiles", "pull", "images", "rmi", "load", "gc"]
+COMMANDS = [
+    "run", "exec", "doctor", "profiles", "pull", "images", "rmi", "load", "gc", "serve", "mcp", "completion",
+]  # fmt: skip
 SITE = str(Path(kern_sandbox.__path__[0]).parent)
 FLAGS = {
     "workspace": "--workspace", "memory_mb": "--memory-mb",
@@ -52,7 +54,7 @@ def test_help_reads_at_80_columns(
 
 def test_help_of_the_command_names_every_command(capsys: Printed) -> None:
     main(["--help"])
-    assert re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE) == COMMANDS
+    assert re.findall(r"^    (\w+)(?: |$)", capsys.readouterr().out, re.MULTILINE) == COMMANDS
 
 
 @pytest.mark.parametrize("command", ["run", "exec"])
@@ -170,6 +172,11 @@ def test_all_after_the_first_double_dash_is_the_program_and_its_arguments() -> N
         (["exec", "--cwd", "there", "--", "ls"], "cwd"),
         (["exec", "--", ""], "argv"),
         (["doctor", "now"], "now"),
+        (["runn", "-c", "1"], "did you mean run?"),
+        (["run", "-c", "1", "--memry-mb=3"], "did you mean --memory-mb?"),
+        (["run", "-c", "1", "--language", "pyton"], "did you mean python?"),
+        (["exec", "ls", "-l"], "say -- before the program"),
+        (["completion", "csh"], "csh"),
     ],
 )
 def test_a_wrong_command_line_is_status_2_and_says_what_is_wrong(
@@ -195,10 +202,17 @@ def test_code_that_is_not_text_is_refused(tmp_path: Path, capsys: Printed) -> No
 def test_with_json_a_refusal_is_json_too(capsys: Printed) -> None:
     import json
 
+    assert main(["exec", "--json"]) == 2
+    assert "no program" in json.loads(capsys.readouterr().out)["error"]["message"]
     assert main(["exec", "--json", "--memory-mb", "1", "--", "ls"]) == 2
     printed = capsys.readouterr()
     assert json.loads(printed.out)["error"]["type"] == "SpecError"
     assert "memory_mb=1" in printed.err
+
+
+def test_a_word_that_is_near_to_nothing_gets_no_guess(capsys: Printed) -> None:
+    assert main(["run", "-c", "1", "--xyzzy"]) == 2
+    assert "did you mean" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("debug", [False, True])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import re
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import __version__
 from ..checks import LANGUAGES
 from ..spec import MEMORY_MB, PIDS
 
-__all__ = ["guess_language", "parse", "sandbox_options"]
+__all__ = ["Parser", "command_line", "guess_language", "parse", "sandbox_options"]
 
 _SUFFIXES = {
     ".py": "python", ".pyw": "python", ".bash": "bash", ".sh": "sh", ".js": "node", ".cjs": "node", ".mjs": "node",
@@ -47,6 +48,17 @@ _IMAGE_STATUS = """\
 exit status:
   0 done     125 it could not be done     2 the command line is wrong
 """
+_MCP = """\
+kern-mcp --help lists the variables of the environment that configure it
+"""
+_COMPLETION = """\
+It needs the extra `kern-sandbox[cli]`. Put it where the shell looks, e.g.
+  bash  kern-sandbox completion bash >
+            ~/.local/share/bash-completion/completions/kern-sandbox
+  zsh   kern-sandbox completion zsh > a directory of $fpath, as _kern-sandbox
+  fish  kern-sandbox completion fish >
+            ~/.config/fish/completions/kern-sandbox.fish
+"""
 _ABOUT = """\
 Run code that nobody has read in a fresh, rootless box on this machine:
 no host files but the operating system's, no network, limits on everything.
@@ -61,11 +73,33 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=width - 2, max_help_position=26)
 
 
-class _Parser(argparse.ArgumentParser):
-    """One that does not hide that its words could not be written."""
+class Parser(argparse.ArgumentParser):
+    """One that does not hide that its words could not be written, and that says what may have been meant."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (sys.stderr if file is None else file).write(message)
+
+    def error(self, message: str) -> NoReturn:
+        """As of argparse, with the nearest word that is accepted."""
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        super().error(message + (_meant(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""))
+
+    def actions(self) -> list[argparse.Action]:
+        """What it takes."""
+        return list(self._actions)
+
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """Say that this command takes no such words."""
+        known = [option for action in self.actions() for option in action.option_strings]
+        hint = _meant(words[0].partition("=")[0], known)
+        if self.prog.endswith(" exec") and not hint:
+            hint = "; say -- before the program, and what follows is its own"
+        self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -79,14 +113,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if words[:1] == ["exec"] and "--" in words:
         cut = words.index("--")
         words, rest = words[:cut], words[cut + 1 :]
-    arguments = _parser().parse_args(words)
+    top, commands = command_line()
+    arguments, unknown = top.parse_known_args(words)
+    if unknown:
+        commands[arguments.command].refuse(unknown)
     if rest:
         arguments.argv += rest
     return arguments
 
 
-def _parser() -> argparse.ArgumentParser:
-    top = _Parser("kern-sandbox", description=_ABOUT, formatter_class=_Help, allow_abbrev=False)
+def command_line() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of everything, and that of each command."""
+    top = Parser("kern-sandbox", description=_ABOUT, formatter_class=_Help, allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"kern-sandbox {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _run(commands)
@@ -94,15 +132,21 @@ def _parser() -> argparse.ArgumentParser:
     _doctor(commands)
     _profiles(commands)
     _images(commands)
-    return top
+    _serve(commands)
+    _command(commands, "mcp", "serve the sandbox's tools to an MCP client (kern-mcp is the same)", epilog=_MCP)
+    _completion(commands)
+    for made in commands.choices.values():
+        made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
+    return top, dict(commands.choices)
 
 
-def _command(commands: Any, name: str, summary: str, **more: Any) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, summary: str, **more: Any) -> Parser:
     made = commands.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_Help,
         allow_abbrev=False, **more,
     )  # fmt: skip
-    assert isinstance(made, argparse.ArgumentParser)
+    assert isinstance(made, Parser)
+    made.set_defaults(json=False)
     return made
 
 
@@ -128,13 +172,22 @@ def _doctor(commands: Any) -> None:
     words = "say what this machine can do for a box, and the commands that would change it"
     made = _command(commands, "doctor", words, epilog="exit status: 0 where boxes run, else 1")
     made.add_argument("--json", action="store_true", help="print the report as JSON")
-    made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
+
+
+def _serve(commands: Any) -> None:
+    words = "serve Sandboxes to a program in another language, as JSON-RPC on its pipes"
+    _command(commands, "serve", words, epilog="exit status: 0 when the other side is gone")
+
+
+def _completion(commands: Any) -> None:
+    words = "print what makes a shell complete this command's words"
+    made = _command(commands, "completion", words, epilog=_COMPLETION)
+    made.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help="bash, zsh or fish")
 
 
 def _profiles(commands: Any) -> None:
     made = _command(commands, "profiles", "list the resource profiles of kern.toml, and what each gives a box")
     made.add_argument("--json", action="store_true", help="print them as JSON")
-    made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
 
 
 def _images(commands: Any) -> None:
@@ -152,7 +205,6 @@ def _images(commands: Any) -> None:
     made += [remove, load, _command(commands, "gc", words, epilog=_IMAGE_STATUS)]
     for each in made:
         each.add_argument("--json", action="store_true", help="print the result as JSON")
-        each.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
 
 
 def _add_common(to: argparse.ArgumentParser) -> None:
@@ -168,7 +220,6 @@ def _add_common(to: argparse.ArgumentParser) -> None:
     output.add_argument("--plan", action="store_true", help="print what the box would consist of; run nothing")
     words = "let control characters through to a terminal; a box can then do to it what it likes"
     out.add_argument("--raw", action="store_true", help=words)
-    out.add_argument("--debug", action="store_true", help="show a traceback where the sandbox itself fails")
 
 
 def _add_limits(box: Any) -> None:

@@ -18,7 +18,7 @@ from ._arguments import guess_language, parse, sandbox_options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..results import ExecutionResult
     from ..session import How, Session
@@ -86,12 +86,11 @@ def _status(argv: Sequence[str]) -> int:
     except OSError as error:
         raise _Unwritten("standard output", error) from error
     try:
-        commands = {"run": _run, "exec": _exec, "doctor": _doctor, "profiles": _profiles}
-        return commands.get(arguments.command, _image_command)(arguments)
+        return _COMMANDS[arguments.command](arguments)
     except _Unwritten:
         raise
     except _Usage as error:
-        _say(f"error: {error}")
+        _say_error(arguments, error, str(error), "")
         return EXIT_USAGE
     except SandboxError as error:
         _say_error(arguments, error, str(error), error.hint)
@@ -107,7 +106,7 @@ def _say_error(arguments: argparse.Namespace, error: Exception, words: str, hint
         sys.stderr.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     _say(f"error: {words}")
     if arguments.json:
-        _print_json({"error": {"type": type(error).__name__, "message": words, "hint": hint}})
+        _print_json({"error": {"type": type(error).__name__.lstrip("_"), "message": words, "hint": hint}})
 
 
 # The commands
@@ -171,6 +170,28 @@ def _exec(arguments: argparse.Namespace) -> int:
         return _call(arguments, stdin, lambda session, how: session.run(arguments.argv, arguments.cwd, how))
 
 
+def _serve(_: argparse.Namespace) -> int:
+    from ..serve import main as serve
+
+    return serve()
+
+
+def _mcp(_: argparse.Namespace) -> int:
+    from ..mcp import serve
+
+    return serve()
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    try:
+        from ._completion import script  # needs the extra
+
+        _print(script(arguments.shell))
+    except ImportError as error:
+        raise _Usage("completion needs shtab: pip install 'kern-sandbox[cli]'") from error
+    return 0
+
+
 def _plan(arguments: argparse.Namespace) -> int:
     from ..session import Session  # late: --help and --version need no engine
 
@@ -226,6 +247,17 @@ def _conclude(result: ExecutionResult, sinks: Sequence[Sink]) -> None:
     for line in lines:
         _say(line)
 
+
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "run": _run,
+    "exec": _exec,
+    "doctor": _doctor,
+    "profiles": _profiles,
+    **dict.fromkeys(("pull", "images", "rmi", "load", "gc"), _image_command),
+    "serve": _serve,
+    "mcp": _mcp,
+    "completion": _completion,
+}
 
 # What comes in
 

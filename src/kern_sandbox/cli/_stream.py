@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import codecs
 import os
-import select
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from .._forkserver.launch import Command
-from ..process import Process
+from ..process import Process, copy_out
 from ..session import Session, Stop
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["LiveSession", "Sink", "Streams", "neutralised", "stream"]
 
 _CHUNK = 1 << 16
-_PIPE_ROOM = 1 << 20
 _LAST_WORDS_S = 1.0
 """How long what a box wrote may take to be written after Ctrl-C, seconds."""
 _SHOWN = {
@@ -113,7 +111,7 @@ def stream(process: Process, streams: Streams) -> ExecutionResult:
     """
     ended, say_ended = os.pipe2(os.O_CLOEXEC)
     copiers = [
-        threading.Thread(target=_copy_out, args=(process, source.fileno(), sink, ended), daemon=True)
+        threading.Thread(target=copy_out, args=(source.fileno(), ended, _writer(process, sink)), daemon=True)
         for source, sink in ((process.stdout, streams.stdout), (process.stderr, streams.stderr))
     ]
     if streams.stdin is None:
@@ -135,39 +133,15 @@ def stream(process: Process, streams: Streams) -> ExecutionResult:
     return result
 
 
-def _copy_out(process: Process, source: int, sink: Sink, ended: int) -> None:
-    """Copy until the end of the stream; where something else still holds it, until what the box wrote is read."""
-    poller = select.poll()
-    for fd in (source, ended):
-        poller.register(fd, select.POLLIN)
-    while True:
-        ready = [fd for fd, _ in poller.poll()]
-        if source not in ready:
-            break
-        data = os.read(source, _CHUNK)
+def _writer(process: Process, sink: Sink) -> Callable[[bytes], None]:
+    """Writes what a box wrote; once that fails, the box has nobody to write for."""
+
+    def write(data: bytes) -> None:
         sink.write(data, final=not data)
-        if not data:
-            return
         if sink.error is not None:
             process.kill()
-        if ended in ready:
-            break
-    _drain(source, sink)
 
-
-def _drain(source: int, sink: Sink) -> None:
-    os.set_blocking(source, False)
-    left = _PIPE_ROOM
-    while left > 0:
-        try:
-            data = os.read(source, _CHUNK)
-        except BlockingIOError:
-            data = b""
-        if not data:
-            break
-        sink.write(data)
-        left -= len(data)
-    sink.write(b"", final=True)
+    return write
 
 
 def _copy_in(source: int, process: Process) -> None:
