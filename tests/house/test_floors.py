@@ -82,9 +82,8 @@ SEES: dict[str, frozenset[str]] = {
 DOORS = {
     "_profiles": {"tomli", "tomllib"},  # Python has a reader of TOML from 3.11 on
     "_image": {"zstandard", "compression"},  # the extra ``zstd``; part of Python itself from 3.14 on
-    "cli": {"rich"},  # the extra ``cli``
+    "cli": {"rich", "shtab"},  # the extra ``cli``
     "langchain": {"langchain_kern_sandbox"},
-    "cli": {"shtab"},  # the extra of that name; asked for when it is needed
     "_forkserver": {"run_once"},  # template_main is a script that lies beside the guest's files in a box
 }
 """Room to the distributions, other than Python itself, that it may import."""
