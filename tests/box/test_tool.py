@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -12,10 +13,11 @@ import pytest
 import kern_sandbox
 from kern_sandbox.tool import Answer, Toolbox, describe_error
 from rpc_client import PNG
-from support import need_boxes
+from support import need, need_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,30 @@ def test_an_option_that_changes_what_code_can_do_is_in_the_description(options: 
     need_boxes()
     with kern_sandbox.Sandbox(**options) as sandbox:
         assert words in Toolbox(sandbox).definitions()[0].description
+
+
+def test_of_an_image_only_its_own_interpreters_are_offered(tmp_path: Path) -> None:
+    need_boxes()
+    busybox = shutil.which("busybox")
+    need(busybox is not None, "busybox is not installed")
+    (tmp_path / "bin").mkdir()
+    shutil.copy(str(busybox), tmp_path / "bin" / "busybox")
+    (tmp_path / "bin" / "sh").symlink_to("busybox")
+    with kern_sandbox.Sandbox(image=f"dir:{tmp_path}") as sandbox:
+        tools = Toolbox(sandbox)
+        run = tools.definitions()[0]
+        assert run.input_schema["properties"]["language"]["enum"] == ["sh"]
+        assert f"the image dir:{tmp_path}"[:60] in run.description
+        assert "hello" in tools.call("run_code", {"code": "echo hello"}).text  # the one that there is, is the default
+
+
+def test_an_image_that_cannot_be_had_is_an_error_when_asked_and_a_fault_when_used(tmp_path: Path) -> None:
+    need_boxes()
+    with kern_sandbox.Sandbox(image=f"oci-archive:{tmp_path}/missing.tar") as sandbox:
+        tools = Toolbox(sandbox)
+        with pytest.raises(kern_sandbox.ImageError):
+            tools.definitions()
+        assert tools.call("run_code", {"code": "1"}).text.startswith("[sandbox: startup_failed]")
 
 
 # --- what it gets back ------------------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ class Toolbox:
         timeout = given.get("timeout_s")
         if timeout is not None and timeout > self._session.spec.timeout_s:
             raise SpecError(f"timeout_s={timeout!r} is more than the limit of {self._session.spec.timeout_s:g} s")
-        language = given.get("language", "python")
+        language = given.get("language") or next(iter(self._languages or ()), "python")
         if self._python is not None and language == "python":
             how = {"timeout_s": timeout, "on_stdout": on_output, "on_stderr": on_output}
             return self.answer(self._python.run(given["code"], how, cancel))
