@@ -15,7 +15,7 @@ from kern_sandbox.cli._arguments import guess_language, parse, sandbox_options
 from kern_sandbox.cli._stream import neutralised
 from support import PACKAGE
 
-COMMANDS = ["run", "exec", "doctor", "profiles", "pull", "images", "rmi", "load", "gc"]
+COMMANDS = ["run", "exec", "doctor", "profiles", "pull", "images", "rmi", "load", "gc", "eval"]
 SITE = str(Path(kern_sandbox.__path__[0]).parent)
 FLAGS = {
     "workspace": "--workspace", "memory_mb": "--memory-mb",

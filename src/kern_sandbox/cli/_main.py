@@ -86,7 +86,7 @@ def _status(argv: Sequence[str]) -> int:
     except OSError as error:
         raise _Unwritten("standard output", error) from error
     try:
-        commands = {"run": _run, "exec": _exec, "doctor": _doctor, "profiles": _profiles}
+        commands = {"run": _run, "exec": _exec, "doctor": _doctor, "profiles": _profiles, "eval": _eval}
         return commands.get(arguments.command, _image_command)(arguments)
     except _Unwritten:
         raise
@@ -149,6 +149,12 @@ def _image_command(arguments: argparse.Namespace) -> int:
     elif lines:
         _print("\n".join(lines))
     return 0
+
+
+def _eval(arguments: argparse.Namespace) -> int:
+    from ..evals import evaluate  # late: the other commands need none of it
+
+    return evaluate(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
