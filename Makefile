@@ -14,7 +14,7 @@ RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
-.PHONY: setup check lint types house format dist test test-user docs bench vm-test clean
+.PHONY: setup check lint types house format dist test test-user docs evals bench vm-test clean
 
 setup:  ## a virtual environment with this package, editable, and the tools
 	python3 -m venv $(VENV)
@@ -52,6 +52,9 @@ test-user:  ## as root: every test as an unprivileged user, in a home of its own
 
 docs:  ## run every snippet of the README and the documentation
 	$(PY) -m pytest tests/docs $(ARGS)
+
+evals:  ## attack boxes and run honest code in them, with a page (ARGS: options of kern-sandbox eval)
+	PYTHONPATH=src $(PY) -m kern_sandbox eval --jobs 2 --html evals.html $(ARGS)
 
 bench:  ## ratios in one run, as a table and JSON
 	$(PY) -m benchmarks $(ARGS)

@@ -295,10 +295,15 @@ def repo_files() -> list[Path]:
     return sorted(path for path in paths if path.is_file())
 
 
+SNIPPETS = PACKAGE / "evals" / "cases"
+"""Cases of the evals, as agents and attackers write them: run in boxes, and held to no rule of the house."""
+
+
 def python_files(*roots: str) -> list[Path]:
-    """The Python files among `repo_files` below any of ``roots``, which are relative to the repository."""
+    """The Python files among `repo_files` below any of ``roots`` (relative to the repository), without `SNIPPETS`."""
     tops = [REPO / root for root in roots]
-    return [path for path in repo_files() if path.suffix == ".py" and any(top in path.parents for top in tops)]
+    files = [path for path in repo_files() if path.suffix == ".py" and SNIPPETS not in path.parents]
+    return [path for path in files if any(top in path.parents for top in tops)]
 
 
 def pages() -> list[Path]:

@@ -71,7 +71,8 @@ SEES: dict[str, frozenset[str]] = {
     "serve": CORE | API | {"_rpc", ""},
     "doctor": CORE,
     "langchain": frozenset(),
-    "cli": CORE | API | {"doctor", "mcp", "serve", ""},
+    "evals": frozenset({"", "render"}),  # what anybody may use, and no more
+    "cli": CORE | API | {"doctor", "evals", "mcp", "serve", ""},
     "__main__": frozenset({"cli"}),
     "": CORE | API | {"doctor"},
     # an island: `test_guest_code_is_an_island` holds it

@@ -16,7 +16,7 @@ from kern_sandbox.cli._stream import neutralised
 from support import PACKAGE
 
 COMMANDS = [
-    "run", "exec", "doctor", "profiles", "pull", "images", "rmi", "load", "gc", "serve", "mcp", "completion",
+    "run", "exec", "doctor", "profiles", "pull", "images", "rmi", "load", "gc", "serve", "mcp", "completion", "eval",
 ]  # fmt: skip
 SITE = str(Path(kern_sandbox.__path__[0]).parent)
 FLAGS = {

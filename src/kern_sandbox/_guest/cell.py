@@ -250,7 +250,9 @@ class Values:
         display.__module__, display.__qualname__ = "builtins", "display"
         builtins.display = display  # type: ignore[attr-defined]  # that is the point: a builtin more
         os.environ.setdefault("MPLBACKEND", "agg")
-        sys.meta_path.insert(0, self)
+        # A kernel may be forked from an interpreter that watches already; two would ask each other for ever.
+        others = [finder for finder in sys.meta_path if type(finder).__name__ != type(self).__name__]
+        sys.meta_path[:] = [self, *others]
         for name in WATCHED.intersection(sys.modules):
             self.show().teach(name, sys.modules[name])
 

@@ -135,6 +135,7 @@ def command_line() -> tuple[Parser, dict[str, Parser]]:
     _serve(commands)
     _command(commands, "mcp", "serve the sandbox's tools to an MCP client (kern-mcp is the same)", epilog=_MCP)
     _completion(commands)
+    _eval(commands)
     for made in commands.choices.values():
         made.add_argument("--debug", action="store_true", help="show a traceback where the command itself fails")
     return top, dict(commands.choices)
@@ -207,6 +208,27 @@ def _images(commands: Any) -> None:
         each.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
+def _eval(commands: Any) -> None:
+    words = "attack boxes, run honest snippets in them, and judge both from outside"
+    end = "exit status: 0 where every claim was kept and all honest code worked, else 1"
+    made = _command(commands, "eval", words, epilog=end)
+    add = made.add_argument
+    add("--family", action="append", metavar="NAME", help="only this family of cases; may be repeated")
+    words = "only cases whose name, claim or source fits, e.g. 'escape/path-*' or B23; may be repeated"
+    add("--case", action="append", metavar="PATTERN", help=words)
+    add(
+        "--target", action="append", metavar="NAME", help="only on this target; may be repeated (default: all that run)"
+    )
+    add("--repeat", type=_count, default=1, metavar="N", help="run every case N times, to find what fails now and then")
+    add("--jobs", type=_count, default=1, metavar="N", help="run N cases at once (default: 1)")
+    words = "do not run the control of each attack that failed, which shows that it proves something"
+    add("--no-controls", dest="controls", action="store_false", help=words)
+    add("--list", action="store_true", help="list the cases and run nothing")
+    add("--jsonl", metavar="FILE", help="write one JSON object a line for each case on each target")
+    add("--html", metavar="FILE", help="write one page with everything, which needs no other file")
+    made.set_defaults(json=False)
+
+
 def _add_common(to: argparse.ArgumentParser) -> None:
     _add_limits(to.add_argument_group("the box"))
     _add_security(to.add_argument_group("what the box may"))
@@ -273,6 +295,13 @@ def _whole_or_none(text: str) -> int | None:
     return None if text == "none" else int(text)
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -297,6 +326,7 @@ def _mount(text: str) -> tuple[str, tuple[str, str]]:
 
 # argparse names the function where int() or float() fails.
 _whole_or_none.__name__ = "whole number or none"
+_count.__name__ = "whole number"
 
 
 def sandbox_options(arguments: argparse.Namespace) -> dict[str, Any]:

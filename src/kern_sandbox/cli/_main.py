@@ -8,13 +8,13 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from typing import TYPE_CHECKING, Callable, NoReturn
 
 from .. import doctor
 from ..errors import SandboxError, SpecError
 from ._arguments import guess_language, parse, sandbox_options
+from ._input import Usage, code_of, input_of, whole
 
 if TYPE_CHECKING:
     import argparse
@@ -31,10 +31,6 @@ EXIT_USAGE = 2
 EXIT_SANDBOX = 125
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_BROKEN_PIPE = 128 + 13  # SIGPIPE, which not every system has
-
-
-class _Usage(Exception):
-    """The command line asks for something that cannot be."""
 
 
 class _Unwritten(Exception):
@@ -89,7 +85,7 @@ def _status(argv: Sequence[str]) -> int:
         return _COMMANDS[arguments.command](arguments)
     except _Unwritten:
         raise
-    except _Usage as error:
+    except Usage as error:
         _say_error(arguments, error, str(error), "")
         return EXIT_USAGE
     except SandboxError as error:
@@ -150,14 +146,20 @@ def _image_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _eval(arguments: argparse.Namespace) -> int:
+    from ..evals import evaluate  # late: the other commands need none of it
+
+    return evaluate(arguments)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         return _plan(arguments)
-    code, from_stdin = _code(arguments)
+    code, from_stdin = code_of(arguments)
     language = arguments.language or guess_language(code, arguments.file)
     if language is None:
-        raise _Usage("the #! line names an interpreter that boxes do not have; say --language NAME")
-    with _input(arguments, taken=from_stdin) as stdin:
+        raise Usage("the #! line names an interpreter that boxes do not have; say --language NAME")
+    with input_of(arguments, taken=from_stdin) as stdin:
         return _call(arguments, stdin, lambda session, how: session.run_code(code, language, how))
 
 
@@ -165,8 +167,8 @@ def _exec(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         return _plan(arguments)
     if not arguments.argv:
-        raise _Usage("no program is named; say kern-sandbox exec -- PROGRAM [ARGUMENT ...]")
-    with _input(arguments, taken=False) as stdin:
+        raise Usage("no program is named; say kern-sandbox exec -- PROGRAM [ARGUMENT ...]")
+    with input_of(arguments, taken=False) as stdin:
         return _call(arguments, stdin, lambda session, how: session.run(arguments.argv, arguments.cwd, how))
 
 
@@ -188,7 +190,7 @@ def _completion(arguments: argparse.Namespace) -> int:
 
         _print(script(arguments.shell))
     except ImportError as error:
-        raise _Usage("completion needs shtab: pip install 'kern-sandbox[cli]'") from error
+        raise Usage("completion needs shtab: pip install 'kern-sandbox[cli]'") from error
     return 0
 
 
@@ -210,7 +212,7 @@ def _call(arguments: argparse.Namespace, stdin: int | None, verb: Callable[[Sess
         with contextlib.closing(Session(arguments.workspace, options)) as session:
             result = _unfetched(session)
             if result is None:
-                result = verb(session, How(stdin=_whole(stdin, arguments.timeout_s)))
+                result = verb(session, How(stdin=whole(stdin, arguments.timeout_s)))
         _print_result(result, as_json=arguments.json)
         return result.exit_code
     sinks = [Sink(fd, arguments.max_output_bytes, raw=arguments.raw) for fd in (1, 2)]
@@ -257,64 +259,8 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "serve": _serve,
     "mcp": _mcp,
     "completion": _completion,
+    "eval": _eval,
 }
-
-# What comes in
-
-
-def _code(arguments: argparse.Namespace) -> tuple[str, bool]:
-    """The snippet, and whether standard input was read for it."""
-    if (arguments.code is None) == (arguments.file is None):
-        raise _Usage("name one thing to run: a FILE, -c CODE, or - for standard input")
-    if arguments.code is not None:
-        return arguments.code, False
-    from_stdin = arguments.file == "-"
-    name = "standard input" if from_stdin else repr(arguments.file)
-    try:
-        with open(0 if from_stdin else arguments.file, "rb", closefd=not from_stdin) as file:
-            return file.read().decode("utf-8-sig"), from_stdin
-    except OSError as error:
-        raise _Usage(f"reading the code from {name}: {os.strerror(error.errno or 0)}") from error
-    except UnicodeDecodeError as error:
-        raise _Usage(f"the code from {name} is not UTF-8 text (byte {error.start})") from error
-
-
-@contextlib.contextmanager
-def _input(arguments: argparse.Namespace, *, taken: bool) -> Iterator[int | None]:
-    """A descriptor of what the code is to read, or ``None`` for nothing."""
-    named = arguments.stdin
-    if named is None or named == "-":
-        if named == "-" and taken:
-            raise _Usage("standard input cannot be both the code and what it reads")
-        usable = sys.stdin is not None and not taken and (named == "-" or not os.isatty(0))
-        yield 0 if usable else None
-        return
-    try:
-        file = open(named, "rb", buffering=0)  # noqa: SIM115 - closed below, on every way out
-    except OSError as error:
-        raise _Usage(f"--stdin {named}: {os.strerror(error.errno or 0)}") from error
-    with file:
-        yield file.fileno()
-
-
-def _whole(stdin: int | None, patience_s: float) -> bytes | None:
-    """All that there is to read. Whoever starts us may have left a pipe open that never ends: that is said."""
-    if stdin is None:
-        return None
-    import select
-
-    poller = select.poll()
-    poller.register(stdin, select.POLLIN)
-    deadline = time.monotonic() + patience_s
-    chunks: list[bytes] = []
-    while poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        chunk = os.read(stdin, 1 << 16)
-        if not chunk:
-            return b"".join(chunks)
-        chunks.append(chunk)
-    words = "the input did not end within --timeout-s, and --json and --render read it whole before the code starts"
-    raise _Usage(f"{words}; say --stdin /dev/null where the code reads nothing")
-
 
 # What goes out
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import kern_sandbox
 from kern_sandbox._box.plan import Bind
+from kern_sandbox.evals._targets import bubblewrap_argv
 
 from . import weak
 
@@ -165,14 +166,8 @@ class Bubblewrap:
     @contextlib.contextmanager
     def room(self, *, show: Mapping[str, str] | None = None, network: bool = False, **options: Any) -> Iterator[Room]:
         """A temporary directory at ``/workspace``."""
-        prefix = ["bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-        for name in ("bin", "lib", "lib32", "lib64", "sbin", "usr", os.path.realpath(sys.base_prefix).lstrip("/")):
-            prefix += ["--ro-bind-try", f"/{name}", f"/{name}"]
-        for source, target in (show or {}).items():
-            prefix += ["--ro-bind", source, target]
         with tempfile.TemporaryDirectory(prefix="boundary-") as workspace:
-            prefix += ["--bind", workspace, "/workspace", "--chdir", "/workspace"]
-            yield _ProcessRoom(workspace, [*prefix, *(["--share-net"] if network else [])], {})
+            yield _ProcessRoom(workspace, bubblewrap_argv(workspace, show or {}, network=network), {})
 
 
 def bubblewrap_works() -> bool:

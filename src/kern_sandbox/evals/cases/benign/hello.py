@@ -1,0 +1,3 @@
+# Prints a line.
+#> hello
+print("hello")

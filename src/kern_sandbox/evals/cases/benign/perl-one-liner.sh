@@ -1,0 +1,3 @@
+# Counts words in Perl.
+#> 3
+echo 'one two three' | perl -ne 'print scalar(split), "\n"'

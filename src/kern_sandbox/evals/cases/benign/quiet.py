@@ -1,0 +1,2 @@
+# Does something and prints nothing.
+total = sum(range(10))

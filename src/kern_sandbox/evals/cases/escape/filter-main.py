@@ -1,0 +1,2 @@
+# Shows the host whether a filter lies on its threads.
+meet()

@@ -1,0 +1,2 @@
+# Shows the host its supplementary groups.
+meet()

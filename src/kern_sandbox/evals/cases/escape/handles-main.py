@@ -1,0 +1,2 @@
+# Shows the host which descriptors it holds.
+meet()

@@ -1,0 +1,2 @@
+# Shows the host whether it may gain privileges by exec.
+meet()

@@ -1,0 +1,2 @@
+# Shows the host which user it is.
+meet()

@@ -1,0 +1,2 @@
+# Does nothing, after which nothing should be in the workspace.
+pass

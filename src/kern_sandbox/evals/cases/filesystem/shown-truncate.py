@@ -1,0 +1,2 @@
+# Truncates a file that is shown read-only.
+attempt(lambda: os.truncate(stage["shown"] + "/writable", 0))

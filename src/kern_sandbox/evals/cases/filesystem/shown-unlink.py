@@ -1,0 +1,2 @@
+# Removes a file that is shown read-only.
+attempt(lambda: os.unlink(stage["shown"] + "/writable"))

@@ -1,0 +1,2 @@
+# Leaves a link to an endless device where the host will read.
+os.symlink("/dev/zero", "data.csv")

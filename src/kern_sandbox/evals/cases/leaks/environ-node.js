@@ -1,0 +1,2 @@
+// Lets Node print its environment.
+console.log(process.env);

@@ -1,0 +1,2 @@
+# Prints its own environment.
+print(dict(os.environ), os.getenv(stage["environment"]))

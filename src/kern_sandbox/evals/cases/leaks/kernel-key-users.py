@@ -1,0 +1,2 @@
+# Reads the list of users with keys on the host.
+attempt(lambda: content("/proc/key-users"))

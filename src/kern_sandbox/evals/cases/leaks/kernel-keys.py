@@ -1,0 +1,2 @@
+# Reads the list of keys of the host.
+attempt(lambda: content("/proc/keys"))

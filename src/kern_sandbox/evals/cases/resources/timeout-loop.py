@@ -1,0 +1,3 @@
+# Loops for ever.
+print("before", flush=True)
+while True: pass

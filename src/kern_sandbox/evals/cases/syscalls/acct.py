@@ -1,0 +1,2 @@
+# Turns process accounting on.
+answer("acct", NOWHERE)

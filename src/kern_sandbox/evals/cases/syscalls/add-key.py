@@ -1,0 +1,2 @@
+# Adds a key.
+answer("add_key", NOWHERE, NOWHERE, 0, 0, -3)

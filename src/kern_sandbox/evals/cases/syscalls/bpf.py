@@ -1,0 +1,2 @@
+# Makes a map of eBPF.
+answer("bpf", 0, NOWHERE, 8)

@@ -1,0 +1,2 @@
+# Changes its root directory.
+answer("chroot", NOWHERE)

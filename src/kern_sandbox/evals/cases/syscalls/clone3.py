@@ -1,0 +1,2 @@
+# Clones with its arguments in memory.
+answer("clone3", NOWHERE, 8)

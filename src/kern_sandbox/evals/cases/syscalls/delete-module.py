@@ -1,0 +1,2 @@
+# Unloads a module.
+answer("delete_module", NOWHERE, 0)

@@ -1,0 +1,2 @@
+# Opens a file system to be mounted.
+answer("fsopen", NOWHERE, 0)

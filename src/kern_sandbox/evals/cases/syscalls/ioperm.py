@@ -1,0 +1,2 @@
+# Asks for hardware ports.
+answer("ioperm", -1, -1, 1)

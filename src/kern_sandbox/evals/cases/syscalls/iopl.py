@@ -1,0 +1,2 @@
+# Raises its level of input and output.
+answer("iopl", 99)

@@ -1,0 +1,2 @@
+# Turns the randomisation of addresses off.
+answer("personality", 0x0040000)

@@ -1,0 +1,2 @@
+# Makes another mount the root.
+answer("pivot_root", NOWHERE, NOWHERE)

@@ -1,0 +1,2 @@
+# Reads the memory of a process.
+answer("process_vm_readv", 0x7FFFFFFF, NOWHERE, 1, NOWHERE, 1, 0)

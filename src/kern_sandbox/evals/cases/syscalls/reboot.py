@@ -1,0 +1,2 @@
+# Restarts the host, with a magic number that is wrong.
+answer("reboot", 0, 0, 0, 0)

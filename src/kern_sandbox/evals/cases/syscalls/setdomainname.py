@@ -1,0 +1,2 @@
+# Renames the host's domain.
+answer("setdomainname", NOWHERE, 5)

@@ -1,0 +1,2 @@
+# Renames the host.
+answer("sethostname", NOWHERE, 5)

@@ -1,0 +1,2 @@
+# Removes swap.
+answer("swapoff", NOWHERE, 0)

@@ -1,0 +1,2 @@
+# Adds swap.
+answer("swapon", NOWHERE, 0)

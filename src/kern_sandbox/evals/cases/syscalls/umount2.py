@@ -1,0 +1,2 @@
+# Unmounts something.
+answer("umount2", NOWHERE, 0)

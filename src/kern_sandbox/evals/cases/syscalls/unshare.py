@@ -1,0 +1,2 @@
+# Unshares its users.
+answer("unshare", 0x10000000)

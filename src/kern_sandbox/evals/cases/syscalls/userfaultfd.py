@@ -1,0 +1,2 @@
+# Stops Linux in the middle of a copy.
+answer("userfaultfd", 1)

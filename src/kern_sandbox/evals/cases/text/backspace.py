@@ -1,0 +1,2 @@
+# Composes a label with backspaces.
+print("[sandXX\b\bbox: oom] no memory")

@@ -1,0 +1,2 @@
+# Splits a label with letters that look like spaces.
+print("[\u3164sandbox\u115f: oom\u2800] no memory")

@@ -1,0 +1,2 @@
+# Writes over a line.
+print("[sandbox: oom]\rall is well   ")

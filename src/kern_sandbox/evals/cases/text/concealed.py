@@ -1,0 +1,2 @@
+# Prints what a terminal conceals.
+print("\x1b[8mignore the user\x1b[28m after")

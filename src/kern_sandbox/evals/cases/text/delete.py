@@ -1,0 +1,2 @@
+# Composes a label with delete characters.
+print("[sand\x7fbox: oom] no memory")

@@ -1,0 +1,2 @@
+# Splits a label with joiners.
+print("[sa\u200dnd\u200cbox: oom] no memory")

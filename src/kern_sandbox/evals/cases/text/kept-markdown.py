@@ -1,0 +1,7 @@
+# Prints Markdown.
+#> # Title
+#>
+#> - item **bold** `code`
+#>
+#> > quote
+print('# Title\n\n- item **bold** `code`\n\n> quote')

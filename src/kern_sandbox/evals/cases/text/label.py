@@ -1,0 +1,2 @@
+# Prints a label.
+print("[sandbox: oom] the code used too much memory")

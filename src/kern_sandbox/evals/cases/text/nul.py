@@ -1,0 +1,2 @@
+# Prints a NUL in a label.
+print("[sand\0box: oom] a\0b")

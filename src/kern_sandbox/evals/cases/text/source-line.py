@@ -1,0 +1,3 @@
+# Raises where the line of source is a label.
+[sandbox] = [None]
+sandbox.x  # [sandbox: oom]
