@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .._linux import apparmor, caps, landlock, processes, seccomp
 from .plan import Plan
 
-__all__ = ["Confinement", "confine", "limit", "prepare"]
+__all__ = ["Confinement", "confine", "limit", "limit_files", "prepare"]
 
 _OPEN_FILES = 1024
 _FILE_SIZE = 16 << 30
@@ -42,7 +42,6 @@ class Confinement(NamedTuple):
 def limit(plan: Plan) -> None:
     """The resource limits that are the same for every box of a Sandbox; a stem sets them, and boxes inherit them."""
     processes.set_limit(resource.RLIMIT_CORE, 0)
-    processes.set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     processes.set_limit(resource.RLIMIT_FSIZE, min(_FILE_SIZE, plan.file_bytes or _FILE_SIZE))
     processes.set_limit(resource.RLIMIT_MEMLOCK, 64 << 10)
     processes.set_limit(resource.RLIMIT_MSGQUEUE, 819200)
@@ -50,6 +49,15 @@ def limit(plan: Plan) -> None:
     processes.set_limit(resource.RLIMIT_RTPRIO, 0)
     processes.set_limit(resource.RLIMIT_NICE, 0)
     os.umask(0o022)
+
+
+def limit_files() -> None:
+    """Few descriptors, for the program: init calls this when it has passed its last one on.
+
+    Linux refuses to pass descriptors where a user has more of them in flight than the sender may have open
+    (unix(7), ETOOMANYREFS). What one box keeps in flight must not keep the next from being made.
+    """
+    processes.set_limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
 
 
 def prepare(plan: Plan, part: Confinement) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, NoReturn
 
 from .._box.build import build_fresh, show_workspace
-from .._box.confine import Confinement, confine, prepare
+from .._box.confine import Confinement, confine, limit_files, prepare
 from .._box.plan import CELL, WORKSPACE, Bind, Plan
 from .._linux import caps, fds, processes
 from .._linux.abi import Clone
@@ -133,6 +133,7 @@ def run_box(plan: Plan, part: Confinement, birth: Birth, *, nested: bool, get_re
         wire.send(stage.report, {"ready": True}, [] if listener is None else [listener])
         if listener is not None:
             os.close(listener)
+        limit_files()
         wakeup = _catch_children()
         pid = _spawn_ordered(stage, plan, appetite) if get_ready is None else _fork_ahead(appetite)
         snippet = None if get_ready is None or pid else _become_snippet(stage, plan, get_ready)

@@ -11,6 +11,8 @@ import kern_sandbox
 from kern_sandbox import Sandbox
 from support import need_boxes
 
+from .probes_limits import _IN_FLIGHT
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -101,3 +103,14 @@ Bomb()
 """
     kern_sandbox.run_code(code)
     assert not tmp_path.joinpath("made").exists()
+
+
+def test_descriptors_that_one_box_keeps_in_flight_keep_no_other_box_from_being_made() -> None:
+    """Linux counts them for the host user, whom boxes of equal Sandboxes share."""
+    need_boxes()
+    with kern_sandbox.Sandbox(timeout_s=60) as hostile, kern_sandbox.Sandbox(timeout_s=60) as other:
+        argv = [hostile.plan.python, "-c", f"import os, socket\n{_IN_FLIGHT}"]
+        with hostile.spawn(argv) as process:
+            assert process.stdout.readline() == b"1\n", "control: it has filled what it may"
+            assert [other.run_code("print(1)").stdout for _ in range(3)] == ["1\n"] * 3
+            assert hostile.run(["echo", "x"]).stdout == "x\n"

@@ -141,7 +141,7 @@ WEAKENINGS: dict[str, Weakening] = {
     "resource limits": Weakening(
         6,
         "from kern_sandbox._forkserver import init, stem\n"
-        "init.prepare = lambda plan, part: None\nstem.limit = lambda plan: None",
+        "init.prepare = lambda plan, part: None\nstem.limit = lambda plan: None\ninit.limit_files = lambda: None",
     ),
     "capabilities": Weakening(7, "from kern_sandbox._linux import caps; caps.drop_capabilities = lambda last: None"),
     "bounding set": Weakening(
