@@ -150,8 +150,9 @@ def leaks(patience_s: float = 10.0) -> Iterator[None]:
 
 
 def _let_go() -> None:
-    from kern_sandbox._forkserver.client import existing_server
+    from kern_sandbox._forkserver.client import existing_server, let_waiting_go
 
+    let_waiting_go()
     server = existing_server()
     if server is not None:
         server.forget_unused()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .kernel import Kernel, start_kernel
-from .session import Callback, How, Session
+from .session import Callback, How, Session, run_once
 from .spec import MEMORY_MB, PIDS
 
 if TYPE_CHECKING:
@@ -317,5 +317,4 @@ def run_code(code: str, *, language: str = "python", **sandbox_options: Any) -> 
     Raises:
         SandboxError: as ``Sandbox`` and ``Sandbox.run_code``.
     """
-    with Sandbox(**sandbox_options) as sandbox:
-        return sandbox.run_code(code, language)
+    return run_once(code, language, sandbox_options)

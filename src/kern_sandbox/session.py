@@ -20,7 +20,16 @@ from ._box.plan import CELL, GUEST, Bind, Plan, Userland, plan
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
-from ._forkserver.client import ForkServer, Opening, Temporary, current_server, discard_owner, existing_server
+from ._forkserver.client import (
+    ForkServer,
+    Opening,
+    Temporary,
+    current_server,
+    discard_owner,
+    existing_server,
+    put_waiting,
+    take_waiting,
+)
 from ._forkserver.held import HeldBox
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from ._profiles import with_profiles
@@ -49,6 +58,8 @@ _SNIPPETS = (
 )
 _HELD_S = 1e9
 """The deadline of a box that its caller holds: it ends with the caller."""
+# Options that keep hold of something of the user's, or may mean something else a moment later.
+_HOLD_SOMETHING = ("workspace", "image", "setup", "mounts", "profiles", "prewarm", "security_profile")
 Callback = Callable[[str], object]
 
 
@@ -65,13 +76,16 @@ class How(NamedTuple):
 class Session:
     """Usable from many threads at once; see ``Sandbox`` for what its verbs promise and raise."""
 
-    def __init__(self, workspace: str | os.PathLike[str] | None, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, workspace: str | os.PathLike[str] | None, options: Mapping[str, Any], *, once: bool = False
+    ) -> None:
         if not sys.platform.startswith("linux"):
             raise HostError(
                 f"making a Sandbox on {sys.platform}",
                 hint="kern_sandbox needs Linux: use it in a Linux virtual machine, or under WSL2 on Windows",
             )
         self.closed = False
+        self._once = once
         self._pid = os.getpid()
         self.spec = BoxSpec.of(**with_profiles(options))
         self._own_user = options.get("user")
@@ -90,7 +104,7 @@ class Session:
         self.workspace = Workspace(workspace, None if limit is None else limit << 20)
         if host is not None:
             self._settle(self.spec, host, mounts, host_userland)
-        if self.spec.prewarm and self.spec.setup is None and self.image_failure() is None:
+        if (once or self.spec.prewarm) and self.spec.setup is None and self.image_failure() is None:
             self._server()
 
     def _settle(self, spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], userlands: Userlands) -> None:
@@ -243,7 +257,7 @@ class Session:
         # What serves an untrusted Sandbox serves no other.
         self._key = self._key or made.key + (self._owner if made.untrusted else "")
         server = current_server()
-        server.open(self._owner, self._key, made, Opening(self._temporary(), self.spec.prewarm))
+        server.open(self._owner, self._key, made, Opening(self._temporary(), self.spec.prewarm, self._once))
         return server
 
     def _start(self, command: Command, stopped: Stop | None = None) -> tuple[Process, int | None]:
@@ -288,6 +302,33 @@ class Session:
         judgement = judge(guard.conclude(outcome.evidence), self._facts(command))
         files = [] if before is None else Workspace.changes(before, self.workspace.scan())
         return result_of(outcome, judgement, duration_ms, files)
+
+
+def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionResult:
+    """Run one snippet in a session of its own.
+
+    When the same is done again, the next session is made while this one runs: a loop of such calls is as fast as one
+    session that is kept.
+    """
+    own = {name: value for name, value in options.items() if name != "workspace"}
+    if any(options.get(name) for name in _HOLD_SOMETHING):
+        session = Session(options.get("workspace"), own)
+    else:
+        session = _next_session(own)
+    try:
+        return session.run_code(code, language, How())
+    finally:
+        session.close()
+
+
+def _next_session(options: Mapping[str, Any]) -> Session:
+    BoxSpec.of(**options)  # what is not accepted has no business in a key
+    key = repr(sorted(options.items()))
+    found, more = take_waiting(key)
+    session = found if isinstance(found, Session) else Session(None, options)
+    for _ in range(more):
+        put_waiting(key, Session(None, options, once=True))
+    return session
 
 
 def _starts_alike(env: Mapping[str, str] | None) -> bool:

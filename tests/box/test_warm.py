@@ -309,3 +309,40 @@ def test_one_shot_calls_leave_nothing_behind_once_they_are_let_go() -> None:
     with leaks():
         for number in range(30):
             assert kern.run_code(f"print({number})").stdout == f"{number}\n"
+
+
+def test_one_shot_calls_in_a_loop_see_nothing_of_each_other(eventually) -> None:
+    code = (
+        "import os; print(os.listdir('.'), os.stat('.').st_mode & 0o777)\nopen('mine', 'w').close(); os.chmod('.', 511)"
+    )
+    seen = {kern.run_code(code, pids=79).stdout for _ in range(6)}
+    assert seen == {"[] 448\n"}
+    eventually(lambda: kern.run_code(FROM_TEMPLATE, pids=79).stdout == "True\n", "a booted interpreter")
+
+
+def test_what_waits_for_the_next_one_shot_call_stays_the_parent_s_in_a_forked_child(user_process) -> None:
+    user = user_process("""
+for _ in range(4): kern.run_code("1")
+pid = os.fork()
+if pid == 0:
+    print(kern.run_code("print('child')").stdout, end="", flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+print([kern.run_code("print('parent')").stdout for _ in range(3)])
+""")
+    assert user.ends() == "child\n['parent\\n', 'parent\\n', 'parent\\n']\n"
+
+
+def test_one_shot_calls_from_many_threads_each_get_their_own(background) -> None:
+    code = "import os, sys; print(sys.argv, os.listdir('.')); open('x', 'w').close()"
+    calls = [background(lambda: kern.run_code(code, pids=78)) for _ in range(20)]
+    assert {call.result(60).stdout for call in calls} == {"['/run/cell/main.py'] []\n"}
+
+
+def test_options_that_cannot_be_compared_are_refused_as_ever() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise ValueError
+
+    with pytest.raises(kern.SpecError, match="pids="):
+        kern.run_code("1", pids=Odd())

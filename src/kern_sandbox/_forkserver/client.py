@@ -15,14 +15,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .._box.plan import Plan
 from .._linux.fds import memory_file
 from ..errors import HostError, InternalError
 from . import wire
 
-__all__ = ["ForkServer", "Opening", "Temporary", "current_server", "discard_owner", "existing_server"]
+__all__ = [
+    "ForkServer",
+    "Opening",
+    "Temporary",
+    "current_server",
+    "discard_owner",
+    "existing_server",
+    "let_waiting_go",
+    "put_waiting",
+    "take_waiting",
+]
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _BOOT = (
@@ -33,11 +43,20 @@ _EXIT_WAIT_S = 2.0
 _DEATH_WAIT_S = 0.5
 _LOG_TAIL = 4000
 _MOST_UNUSED_PLANS = 32
+_MOST_WAITING = 4
+_WAITING_EACH = 2
 _LIMITS = "If it is out of descriptors, raise `ulimit -n`"
 
 
 Temporary = tuple[str, int, int]
 """A directory to remove if this process dies: its path, and the device and inode that it must still have."""
+
+
+class Waiting(Protocol):
+    """What may wait for its one use."""
+
+    def close(self) -> None:
+        """It was not needed."""
 
 
 class Opening(NamedTuple):
@@ -46,10 +65,12 @@ class Opening(NamedTuple):
     Attributes:
         temporary: directories to remove if this process dies.
         prewarm: how many boxes to keep ready.
+        once: it makes one call at most, soon: one box is kept ready for that, and none after it.
     """
 
     temporary: list[Temporary]
     prewarm: int = 0
+    once: bool = False
 
 
 class ForkServer:
@@ -104,7 +125,7 @@ class ForkServer:
             assert plan.workspace is not None
             body = {"verb": "open", "owner": owner, "key": key, "workspace": list(plan.workspace)}
             known = None if key in self._known else plan.to_wire()
-            self._send({**body, "plan": known, "temporary": how.temporary, "prewarm": how.prewarm}, ())
+            self._send({**body, "plan": known, **how._asdict()}, ())
             self._owners[owner] = key
             self._known[key] = self._known.get(key, 0) + 1
 
@@ -210,17 +231,20 @@ class _Registry:
         self.lock = threading.Lock()
         self.server: ForkServer | None = None
         self.discarded: collections.deque[str] = collections.deque()
+        self.waiting: collections.OrderedDict[str, collections.deque[Waiting]] = collections.OrderedDict()
 
     def after_fork(self) -> None:
         """In a forked child: a lock held by another thread of the parent must not stay held."""
         self.lock = threading.Lock()
         self.discarded.clear()
+        self.waiting = collections.OrderedDict()  # the parent's
         if self.server is not None:
             self.server.abandon()
             self.server = None
 
     def at_exit(self) -> None:
         """The interpreter is ending."""
+        let_waiting_go()
         if self.server is not None:
             self.server.close()
             self.server = None
@@ -252,6 +276,43 @@ def current_server() -> ForkServer:
 def discard_owner(owner: str) -> None:
     """Have ``owner`` closed with the next call of anybody; takes no lock, for a garbage collector calls it."""
     _registry.discarded.append(owner)
+
+
+def take_waiting(key: str) -> tuple[Waiting | None, int]:
+    """What ``put_waiting`` left under ``key``, and how many more are to be left there: none until a key is known."""
+    with _registry.lock:
+        known = key in _registry.waiting
+        line = _registry.waiting.pop(key, collections.deque())
+        _registry.waiting[key] = line
+        found = line.popleft() if line else None
+        wanted = _WAITING_EACH - len(line) if known else 0
+        stale = [_registry.waiting.popitem(last=False)[1] for _ in range(len(_registry.waiting) - _MOST_WAITING)]
+    _close_all(stale)
+    return found, wanted
+
+
+def put_waiting(key: str, made: Waiting) -> None:
+    """Leave ``made`` for whoever asks for ``key`` next; closed if enough waits there, or ``key`` is forgotten."""
+    with _registry.lock:
+        line = _registry.waiting.get(key)
+        taken = line is not None and len(line) < _WAITING_EACH
+        if line is not None and taken:
+            line.append(made)
+    if not taken:
+        made.close()
+
+
+def let_waiting_go() -> None:
+    """Close everything that waits."""
+    with _registry.lock:
+        waiting, _registry.waiting = _registry.waiting, collections.OrderedDict()
+    _close_all(list(waiting.values()))
+
+
+def _close_all(lines: Sequence[collections.deque[Waiting]]) -> None:
+    for line in lines:
+        for each in line:
+            each.close()
 
 
 def existing_server() -> ForkServer | None:

@@ -69,7 +69,7 @@ class Nursery:
     def open(self, owner: Owner) -> None:
         """A Sandbox was made. One that wants boxes kept ready gets them from now on."""
         self.owners[owner.name] = owner
-        if not owner.prewarm:
+        if not owner.prewarm and not owner.once:
             return
         try:
             stem = self.stem(owner)
@@ -78,7 +78,7 @@ class Nursery:
         stem.template_due = min(stem.template_due, time.monotonic())
         source = stem if stem.hopeless or not stem.nested else stem.template
         if source is not None and source.ready:
-            source.wishes[owner.name] = owner.prewarm
+            source.wishes[owner.name] = max(1, owner.prewarm)
 
     def close_owner(self, name: str) -> None:
         """A Sandbox was closed: its boxes end, and its workspace is let go of."""

@@ -19,6 +19,8 @@ class Owner:
         temporary: directories to remove if the user's process dies.
         prewarm: how many boxes are kept ready for it; 0 for one, while it is in use.
         calls: how many it has made.
+        once: it makes one call at most.
+        hurried: its last call came at once after another.
     """
 
     name: str
@@ -27,9 +29,11 @@ class Owner:
     temporary: list[tuple[str, int, int]]
     prewarm: int = 0
     calls: int = 0
+    once: bool = False
+    hurried: bool = False
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Owner:
         """From the client's frame."""
         temporary = [(path, device, inode) for path, device, inode in body["temporary"]]
-        return cls(body["owner"], body["key"], Bind(*body["workspace"]), temporary, body["prewarm"])
+        return cls(body["owner"], body["key"], Bind(*body["workspace"]), temporary, body["prewarm"], once=body["once"])

@@ -133,6 +133,7 @@ class Server:
             if owner is None:
                 raise SourceFailed({"failed": "closed"})
             owner.calls += 1
+            owner.hurried = self.nursery.spares.rest_s() > 0
             self.nursery.spares.called()
             stem = self.nursery.stem(owner)
             box = self.nursery.give(self.nursery.source(stem, frame.body["snippet"]), owner, frame)

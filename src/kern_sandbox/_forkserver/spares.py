@@ -59,21 +59,24 @@ class Spares:
         """``source`` can make boxes from now on."""
         source.wishes[""] = 1
         if self._keeps_prewarmed(self._stems[source.key], source):
-            owners = (owner for owner in self._owners.values() if owner.key == source.key and owner.prewarm)
-            source.wishes.update((owner.name, owner.prewarm) for owner in owners)
+            owners = (owner for owner in self._owners.values() if owner.key == source.key)
+            wanted = {owner.name: max(owner.prewarm, owner.once) for owner in owners if owner.prewarm or owner.once}
+            source.wishes.update(wanted)
 
     def wish(self, box: Box) -> None:
         """The source that ``box`` came from is in use: keep one more ready.
 
-        A Sandbox that has made one call may well make no other: the next box is for whoever comes.
+        A Sandbox that has made one call may well make no other: the next box is for whoever comes. Where call follows
+        call, two are kept: a box takes longer to make than a call does to run, and there are processors enough.
         """
         stem, owner = self._stems.get(box.stem_key), self._owners.get(box.owner)
-        if stem is None or owner is None:
+        if stem is None or owner is None or owner.once:
             return
         for source in (stem, stem.template):
             if source is not None and source.spares is box.siblings:
                 name = owner.name if owner.calls > 1 or owner.prewarm else ""
-                source.wishes[name] = max(1, owner.prewarm if self._keeps_prewarmed(stem, source) else 0)
+                wanted = owner.prewarm if self._keeps_prewarmed(stem, source) else 0
+                source.wishes[name] = max(wanted, 2 if owner.hurried and name else 1)
 
     @staticmethod
     def _keeps_prewarmed(stem: Stem, source: Source) -> bool:
@@ -88,14 +91,14 @@ class Spares:
         """
         if not source.ready or not source.wishes or len(source.waiting) >= _UNBORN:
             return False
-        if source.spares and self.rest_s() > 0:
-            return False  # there is one for the next call, which may come at once and wants the processors
         for name, wanted in list(source.wishes.items()):
             ready = sum(box.owner == name for box in source.spares)
             if ready >= wanted or (name and name not in self._owners) or self._count() >= _MOST:
                 del source.wishes[name]
                 continue
-            source.spares.append(self._ahead(source, name, UNUSED_LIMIT_S if wanted > 1 else _IDLE_LIMIT_S))
+            if ready > 1 and self.rest_s() > 0:
+                continue  # there is one for the next call, which may come at once and wants the processors
+            source.spares.append(self._ahead(source, name, UNUSED_LIMIT_S if wanted > 2 else _IDLE_LIMIT_S))
             return True
         return False
 
