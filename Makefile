@@ -56,8 +56,8 @@ docs:  ## run every snippet of the README and the documentation
 evals:  ## attack boxes and run honest code in them, with a page (ARGS: options of kern-sandbox eval)
 	PYTHONPATH=src $(PY) -m kern_sandbox eval --jobs 2 --html evals.html $(ARGS)
 
-bench:  ## ratios in one run, as a table and JSON
-	$(PY) -m benchmarks $(ARGS)
+bench:  ## measure, and bring BENCHMARKS.md, its chart and its JSON up to date (with ARGS: what they say instead)
+	$(PY) -m benchmarks $(or $(ARGS),--write)
 
 vm-test:  ## every test in a virtual machine, as its unprivileged user under a systemd session
 	$(RUN_IN_VM) . 'cd /src && KERN_MUST_WORK=1 PYTHONPATH=src $(VM_PY) -m pytest $(TESTS) $(ARGS)'

@@ -1,112 +1,166 @@
-"""``python -m benchmarks [--rounds N] [--json FILE]``: boxes against bubblewrap and against plain processes."""
+"""Measure boxes against bubblewrap, another sandbox and no sandbox at all, interleaved in one run."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import subprocess
 import sys
-import threading
-import time
+import tempfile
+from typing import TYPE_CHECKING
 
-import kern_sandbox as kern
+from . import chart, leftovers, rootfs
+from .engines import Engine, Worker, not_limited, ours, peer, require_bwrap
+from .limit import bare_fork, linux_alone
+from .machine import fingerprint
+from .measure import OURS, PEER, Missing
+from .parts import PARTS, Bench
+from .report import Report, from_json, plain, table, update
 
-from .leftovers import compare, look
-from .measure import Row, Subject, by_turns, dump, in_runs, machine, rows, table
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-PYTHON = os.path.realpath(sys.executable)
-BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    from .measure import Row
 
-
-def program(*argv: str) -> Subject:
-    """A plain process."""
-    name = " ".join(os.path.basename(part) for part in argv)
-    return Subject(name, lambda: subprocess.run(argv, check=True, stdout=subprocess.DEVNULL))
-
-
-def bubbled(*argv: str) -> Subject:
-    """The same program in bubblewrap."""
-    name = "bwrap --unshare-all " + " ".join(os.path.basename(part) for part in argv)
-    return Subject(name, lambda: subprocess.run([*BWRAP, *argv], check=True, stdout=subprocess.DEVNULL))
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAGE = os.path.join(os.path.dirname(HERE), "BENCHMARKS.md")
+JSON, CHART = os.path.join(HERE, "latest.json"), os.path.join(HERE, "latest.svg")
+OTHER_PARTS = ("limit", "leftovers")
 
 
-def in_box(sandbox: kern.Sandbox, name: str, *, code: str | None = None, argv: tuple[str, ...] = ()) -> Subject:
-    """A call, which must succeed to count."""
-
-    def once() -> None:
-        result = sandbox.run_code(code) if code is not None else sandbox.run(argv)
-        if not result.success:
-            raise SystemExit(f"{name} failed: {result}")
-
-    return Subject(name, once)
-
-
-def hundred_at_once(sandbox: kern.Sandbox) -> float:
-    """Seconds until 100 concurrent ``print(n)`` calls on one Sandbox have each given their own number."""
-    wrong: list[int] = []
-
-    def one(number: int) -> None:
-        if sandbox.run_code(f"print({number})").stdout != f"{number}\n":
-            wrong.append(number)
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(100)]
-    start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if wrong:
-        raise SystemExit(f"{len(wrong)} of 100 concurrent calls gave a wrong answer")
-    return time.perf_counter() - start
+def options(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=[*PARTS, *OTHER_PARTS], metavar="PART", help="of: %(choices)s")
+    parser.add_argument("--rounds", type=int, default=100, help="values of a cheap figure (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="20 rounds: whether it works, not how fast it is")
+    parser.add_argument(
+        "--calls", type=int, default=1000, help="in a row, for what is left behind (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--peer", metavar="PYTHON", help="an interpreter that has kern-sandbox 0.2.49; else it is installed"
+    )
+    parser.add_argument("--no-peer", action="store_true", help="leave kern-sandbox 0.2.49 out")
+    parser.add_argument("--note", default="", help="about this run, for the page")
+    parser.add_argument("--json", metavar="FILE", help="write the figures")
+    parser.add_argument("--svg", metavar="FILE", help="write the chart")
+    parser.add_argument("--write", action="store_true", help="bring BENCHMARKS.md, its chart and its JSON up to date")
+    parser.add_argument("--redraw", action="store_true", help="only make page and chart anew from the last run's JSON")
+    chosen = parser.parse_args(argv)
+    if chosen.write and (chosen.only or chosen.quick or chosen.no_peer):
+        parser.error("--write takes a whole run: not with --only, --quick or --no-peer")
+    if chosen.quick:
+        chosen.rounds, chosen.calls = 20, 100
+    return chosen
 
 
-def measure(rounds: int) -> dict[str, list[Row]]:
-    """Every part; prints each as it is done."""
-    parts: dict[str, list[Row]] = {}
-    with kern.Sandbox() as sandbox:
-        reference = f"{os.path.basename(PYTHON)} -I -c 1"
-        bare = program(PYTHON, "-I", "-c", "1")
-        subjects = [
-            in_box(sandbox, 'run(["true"])', argv=("true",)),
-            bubbled("true"),
-            in_box(sandbox, 'run_code("print(1)")', code="print(1)"),
-            bubbled(PYTHON, "-I", "-c", "print(1)"),
-            bare,
-            program("true"),
-        ]
-        if shutil.which("bwrap") is None:
-            print("bwrap is not installed: no comparison with it")
-            subjects = [subject for subject in subjects if not subject.name.startswith("bwrap")]
-        for title, how in (("by turns", by_turns), ("sustained, 20 in a row", in_runs)):
-            parts[title] = rows(how(subjects, rounds), reference)
-            print(table(title, parts[title], reference))
-        alone = next(row.median_ms for row in parts["sustained, 20 in a row"] if row.name.startswith("run_code"))
-        seconds = min(hundred_at_once(sandbox) for _ in range(3))
-        print(f"100 calls at once: {seconds:.2f} s = {seconds * 1000 / alone:.1f} x one call alone\n")
-        parts["at once"] = [Row("100 x run_code", round(seconds * 1000, 1), 0, 0, round(seconds * 1000 / alone, 1))]
-    return parts
+def engines(chosen: argparse.Namespace, home: str, image: str, missing: list[str]) -> dict[str, Engine]:
+    """Ours, and the peer where it can be had."""
+    found = {OURS: ours(f"{home}/cache")}
+    if chosen.no_peer:
+        missing.append(f"{PEER}: left out by --no-peer")
+        return found
+    print(f"preparing {PEER}", file=sys.stderr)
+    try:
+        found[PEER] = peer(f"{home}/peer", image, chosen.peer)
+    except Missing as error:
+        missing.append(f"{PEER}: {error}")
+    return found
+
+
+def limits(found: dict[str, Engine], missing: list[str]) -> str:
+    """Whose boxes have a memory limit on this host: cgroups cost time, and who has none is faster for it."""
+    without = []
+    for who, engine in found.items():
+        try:
+            with Worker(engine) as worker:
+                worker.open("box")
+                without += [who] if not_limited(worker, "box") else []
+        except Missing as error:
+            missing.append(f"limits of {who}: {error}")
+    return f"enforced, but not for {' and '.join(without)}" if without else "enforced"
+
+
+def bwrap_works(missing: list[str]) -> bool:
+    """Whether bubblewrap can be measured; if not, why is noted."""
+    try:
+        require_bwrap()
+    except Missing as error:
+        missing.append(f"bubblewrap: {error}")
+        return False
+    return True
+
+
+def measure(chosen: argparse.Namespace, home: str) -> Report:
+    """Every part that is asked for; prints each as it is done."""
+    wanted = chosen.only or [*PARTS, *OTHER_PARTS]
+    missing: list[str] = []
+    machine = fingerprint(chosen.note)
+    image = f"{home}/image.tar"
+    rootfs.archive(image)
+    found = engines(chosen, home, image, missing)
+    machine["memory and pids limits of boxes"] = limits(found, missing)
+    bench = Bench(found, image, bwrap_works(missing), chosen.rounds, missing)
+    print("\n".join(f"{name}: {value}" for name, value in machine.items()))
+    rows: list[Row] = []
+    for name in filter(wanted.__contains__, PARTS):
+        try:
+            rows += (new := PARTS[name](bench))
+            print(f"\n{name}\n{table(new)}", flush=True)
+        except Missing as error:
+            bench.note(name, error)
+    linux = alone(chosen.rounds, missing) if "limit" in wanted else []
+    left = leftovers.count(found[OURS], chosen.calls) if "leftovers" in wanted else []
+    return Report(machine, rows, linux, missing, left)
+
+
+def alone(rounds: int, missing: list[str]) -> list[Row]:
+    """What Linux takes without any of us."""
+    try:
+        found = [*linux_alone(rounds), bare_fork(rounds)]
+    except Missing as error:
+        missing.append(f"what Linux alone takes: {error}")
+        return []
+    print(f"\nlimit\n{plain(found)}")
+    return found
 
 
 def main() -> None:
-    """Measure, count what is left behind, and write it down."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--calls", type=int, default=1000, help="calls in a row for the count of leftovers")
-    parser.add_argument("--json", metavar="FILE")
-    options = parser.parse_args()
-    print(machine(), "\n")
-    parts = measure(options.rounds)
-    with kern.Sandbox() as sandbox:
-        sandbox.run(["true"])
-        hundred_at_once(sandbox)
-        before = look()
-        for _ in range(options.calls):
-            sandbox.run(["true"])
-        hundred_at_once(sandbox)
-        print(compare(before, f"{options.calls} calls in a row and 100 at once"))
-    if options.json:
-        dump(options.json, parts)
+    """Measure and write it down."""
+    chosen = options()
+    if chosen.redraw:
+        with open(JSON, encoding="utf-8") as file:
+            draw(from_json(file.read()))
+        return
+    with tempfile.TemporaryDirectory(prefix="kern-bench-") as home:
+        report = measure(chosen, home)
+    print("\n" + report.to_markdown())
+    if chosen.json or chosen.write:
+        save(chosen.json or JSON, report.to_json())
+    if chosen.svg:
+        save(chosen.svg, picture(report))
+    if chosen.write:
+        draw(report)
+
+
+def picture(report: Report) -> str:
+    """The chart."""
+    about = report.machine
+    return chart.svg(report.rows, f"{about['machine']}, Linux {about['Linux']}, {about['date']}")
+
+
+def draw(report: Report) -> None:
+    """Bring the page and its chart up to date."""
+    save(CHART, picture(report))
+    with open(PAGE, encoding="utf-8") as file:
+        page = file.read()
+    save(PAGE, update(page, report.to_markdown(os.path.relpath(CHART, os.path.dirname(PAGE)))))
+
+
+def save(path: str, text: str) -> None:
+    """Write a file and say so."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    print(f"wrote {path}", file=sys.stderr)
 
 
 if __name__ == "__main__":

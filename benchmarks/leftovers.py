@@ -6,23 +6,13 @@ import os
 import tempfile
 import time
 
+from .engines import Engine, Worker
+from .parts import AT_ONCE
+from .processes import descendants
+
 PATIENCE_S = 5.0
-
-
-def _descendants(root: int) -> list[tuple[int, str]]:
-    parents: dict[int, tuple[int, str]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                state, parent = file.read().rpartition(b") ")[2].split()[:2]
-        except OSError:
-            continue
-        parents[int(name)] = (int(parent), state.decode())
-    found, front = [], {root}
-    while front:
-        front = {pid for pid, (parent, _) in parents.items() if parent in front}
-        found += [(pid, parents[pid][1]) for pid in front]
-    return found
+_WARM_UP, _CALM_S = 100, 2.0
+"""Calls, and seconds, before a first look: what stands ready for a Sandbox depends on what it has done."""
 
 
 def _descriptors(pids: list[int]) -> int:
@@ -35,36 +25,75 @@ def _descriptors(pids: list[int]) -> int:
     return total
 
 
-def _cgroups() -> int:
+def _cgroups(root: int) -> int:
+    """Those of boxes whose fork server, which names them, is below ``root``."""
+    servers = {f"-{pid}-" for pid, _ in descendants(root)}
     return sum(
         sum(name.startswith("box-") for name in names)
-        for _, names, _ in os.walk("/sys/fs/cgroup")
-    )  # fmt: skip
+        for place, names, _ in os.walk("/sys/fs/cgroup")
+        if any(server in os.path.basename(place) for server in servers)
+    )
 
 
-def look() -> dict[str, int]:
-    """Counts now. The fork server keeps two cgroups and one box ready on purpose, before and after."""
-    children = _descendants(os.getpid())
+def look(root: int, temporary: str) -> dict[str, int]:
+    """Counts for the process ``root`` and all below it, and for its temporary directory.
+
+    A box and two cgroups stand ready on purpose, before and after.
+    """
+    children = descendants(root)
     living = [pid for pid, state in children if state != "Z"]
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         mounts = len(file.readlines())
     return {
-        "descriptors": _descriptors([os.getpid(), *living]),
+        "descriptors": _descriptors([root, *living]),
         "processes": len(living),
         "zombies": len(children) - len(living),
         "mounts": mounts,
-        "cgroups": _cgroups(),
-        "temporary directories": sum(name.startswith("kern-") for name in os.listdir(tempfile.gettempdir())),
+        "cgroups of boxes": _cgroups(root),
+        "temporary directories": len(os.listdir(temporary)),
     }
 
 
-def compare(before: dict[str, int], what: str) -> str:
-    """A table; waits a little for what Linux tears down by itself. Ends the program if anything is left."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (after := look()) != before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    lines = [f"left behind by {what}:"]
-    lines += [f"  {name:22} {before[name]:4} before, {after[name]:4} after" for name in before]
-    if any(after[name] > before[name] for name in before):
-        raise SystemExit("\n".join([*lines, "something was left behind"]))
-    return "\n".join(lines)
+def grown(before: dict[str, int], after: dict[str, int]) -> list[str]:
+    """The names of what there is more of."""
+    return [name for name in before if after[name] > before[name]]
+
+
+def table(before: dict[str, int], after: dict[str, int]) -> list[str]:
+    """The counts side by side, as Markdown."""
+    lines = ["| | before | after |", "|---|---|---|"]
+    return lines + [f"| {name} | {before[name]} | {after[name]} |" for name in before]
+
+
+def count(engine: Engine, calls: int) -> list[str]:
+    """Look, make many calls, and look again, as Markdown. Waits a little for what Linux tears down by itself.
+
+    Raises:
+        SystemExit: something was left behind.
+    """
+    with tempfile.TemporaryDirectory(prefix="kern-bench-") as temporary:
+        before, after = _counts(engine._replace(env={**engine.env, "TMPDIR": temporary}), temporary, calls)
+    if grown(before, after):
+        raise SystemExit("\n".join(["something was left behind", *table(before, after)]))
+    return [f"By {calls} calls in a row and {AT_ONCE} at once:", "", *table(before, after)]
+
+
+def _counts(engine: Engine, temporary: str, calls: int) -> tuple[dict[str, int], dict[str, int]]:
+    with Worker(engine) as worker:
+        worker.open("box")
+        looks = []
+        for _ in range(2):
+            _burst(worker, _WARM_UP)
+            time.sleep(_CALM_S)
+            looks.append(look(worker.pid, temporary))
+        before = {name: max(each[name] for each in looks) for name in looks[0]}
+        _burst(worker, calls)
+        deadline = time.monotonic() + PATIENCE_S
+        while grown(before, after := look(worker.pid, temporary)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    return before, after
+
+
+def _burst(worker: Worker, calls: int) -> None:
+    worker.ask("call", how={"name": "box", "argv": ["true"]}, times=calls)
+    worker.ask("at_once", name="box", count=AT_ONCE)

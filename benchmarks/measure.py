@@ -2,100 +2,92 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import statistics
+import subprocess
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+OURS = "kern_sandbox"
+BWRAP = "bubblewrap"
+PEER = "kern-sandbox 0.2.49"
+BARE = "no sandbox"
+WHO = (OURS, BWRAP, PEER, BARE)
+
+REST_S = 0.05
+"""Between two subjects, seconds: what one leaves to be cleaned up, or prepares ahead, is not the next one's."""
+
+Run = Callable[[int], "list[float]"]
+"""Does a thing so many times in a row and gives the milliseconds of each time."""
+Subjects = dict[tuple[str, str], Run]
+"""Key of a row and who, to what is run."""
 
 
-class Subject(NamedTuple):
-    """Something that is timed; ``once`` does it one time."""
+class Stats(NamedTuple):
+    """Figures of one cell: the median, the 5th and 95th percentile, and of how many values."""
 
-    name: str
-    once: Callable[[], object]
+    median: float
+    low: float
+    high: float
+    values: int
 
 
 class Row(NamedTuple):
-    """One subject's figures in milliseconds, and its median as a ratio to the reference's."""
+    """One line of the table: what was measured, in which unit, and each one's figures."""
 
-    name: str
-    median_ms: float
-    low_ms: float
-    high_ms: float
-    ratio: float
+    key: str
+    label: str
+    unit: str
+    cells: dict[str, Stats]
 
 
-def by_turns(subjects: Sequence[Subject], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of every subject, ``rounds`` times, after one round that does not count."""
-    times: dict[str, list[float]] = {subject.name: [] for subject in subjects}
-    for turn in range(rounds + 1):
-        for subject in subjects:
+class Missing(Exception):
+    """Something cannot be measured here; the text says why."""
+
+
+def stats(values: Iterable[float]) -> Stats:
+    """The figures of some values; at least one."""
+    ordered = sorted(values)
+    edge = len(ordered) // 20
+    median, low, high = statistics.median(ordered), ordered[edge], ordered[-1 - edge]
+    return Stats(round(median, 3), round(low, 3), round(high, 3), len(ordered))
+
+
+def by_turns(subjects: Mapping[tuple[str, str], Run], rounds: int, length: int = 1) -> dict[tuple[str, str], Stats]:
+    """``rounds`` values of every subject, ``length`` calls in a row before it is the next one's turn.
+
+    One round before that does not count.
+    """
+    times: dict[tuple[str, str], list[float]] = {name: [] for name in subjects}
+    for turn in range(max(1, rounds // length) + 1):
+        for name, run in subjects.items():
+            time.sleep(REST_S)
+            spent = run(length)
+            if turn:
+                times[name] += spent
+    return {name: stats(values) for name, values in times.items()}
+
+
+def rows(labels: Mapping[str, str], found: Mapping[tuple[str, str], Stats], unit: str = "ms") -> list[Row]:
+    """The lines of the table that ``labels`` names, in its order; one of which nothing was found is left out."""
+    made = [
+        Row(key, label, unit, {who: found[key, who] for who in WHO if (key, who) in found})
+        for key, label in labels.items()
+    ]
+    return [row for row in made if row.cells]
+
+
+def spawned(argv: Sequence[str]) -> Run:
+    """A program of the host, started and waited for."""
+
+    def run(times: int) -> list[float]:
+        spent = []
+        for _ in range(times):
             start = time.perf_counter()
-            subject.once()
-            if turn:
-                times[subject.name].append((time.perf_counter() - start) * 1000)
-    return times
+            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+            spent.append((time.perf_counter() - start) * 1000)
+        return spent
 
-
-def in_runs(subjects: Sequence[Subject], rounds: int, length: int = 20) -> dict[str, list[float]]:
-    """The same for sustained work: ``length`` calls of one subject back to back before the next one's turn."""
-    times: dict[str, list[float]] = {subject.name: [] for subject in subjects}
-    for turn in range(rounds // length + 1):
-        for subject in subjects:
-            spent = _back_to_back(subject, length)
-            if turn:
-                times[subject.name] += spent
-    return times
-
-
-def _back_to_back(subject: Subject, length: int) -> list[float]:
-    spent = []
-    for _ in range(length):
-        start = time.perf_counter()
-        subject.once()
-        spent.append((time.perf_counter() - start) * 1000)
-    return spent
-
-
-def rows(times: dict[str, list[float]], reference: str) -> list[Row]:
-    """The figures: median, 5th and 95th percentile, ratio of medians to ``reference``'s."""
-    base = statistics.median(times[reference])
-    found = []
-    for name, values in times.items():
-        ordered = sorted(values)
-        low, high = ordered[len(ordered) // 20], ordered[-1 - len(ordered) // 20]
-        median = statistics.median(ordered)
-        found.append(Row(name, round(median, 3), round(low, 3), round(high, 3), round(median / base, 3)))
-    return found
-
-
-def table(title: str, found: Sequence[Row], reference: str) -> str:
-    """Rows for a person."""
-    width = max(len(row.name) for row in found)
-    head = f"{title}\n{'':{width}}  median ms      5 %     95 %   x {reference}"
-    lines = [f"{r.name:{width}}  {r.median_ms:9.2f} {r.low_ms:8.2f} {r.high_ms:8.2f}  {r.ratio:7.2f}" for r in found]
-    return "\n".join([head, *lines, ""])
-
-
-def machine() -> dict[str, object]:
-    """What the figures belong to."""
-    return {
-        "linux": platform.release(),
-        "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "uid": os.getuid(),
-        "load": os.getloadavg()[0],
-    }
-
-
-def dump(path: str, parts: dict[str, Sequence[Row]]) -> None:
-    """Everything as JSON."""
-    plain = {name: [row._asdict() for row in found] for name, found in parts.items()}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"machine": machine(), "parts": plain}, file, indent=2)
+    return run
