@@ -291,8 +291,11 @@ def _spawn(order: Order) -> int:
 
 
 def _candidates(program: str, path: str) -> list[str]:
-    """Where execvp(3) would look."""
-    return [program] if "/" in program else [os.path.join(folder or ".", program) for folder in path.split(":")]
+    """Where execvp(3) would look, without the places where nothing is: each would cost a process."""
+    if "/" in program:
+        return [program]
+    places = [os.path.join(folder or ".", program) for folder in path.split(":")]
+    return [place for place in places if os.path.lexists(place)] or places[-1:]
 
 
 def _catch_children() -> tuple[int, int]:
