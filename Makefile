@@ -2,6 +2,7 @@
 #
 #   PY         the interpreter that runs the tools (default: .venv's if `make setup` made it, else python3)
 #   TESTS      what `make test` runs                        ARGS   more options for pytest
+#   LLAMAINDEX_VENV  where test-llamaindex makes its environment   KERN  what it installs as kern-sandbox: a tree or a wheel
 #   RUN_IN_VM  a command `RUN_IN_VM FOLDER COMMAND` that boots a machine, copies FOLDER to its /src, runs COMMAND there
 #   VM_PY      an interpreter with the test tools in that machine
 
@@ -10,11 +11,13 @@ PY ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
 TESTS ?= tests
 ARGS ?=
 USER_HOME ?=
+LLAMAINDEX_VENV ?= $(VENV)/llamaindex
+KERN ?= .
 RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
-.PHONY: setup check lint types house format dist test test-user docs evals bench vm-test clean
+.PHONY: setup check lint types house format dist test test-user test-llamaindex docs evals bench vm-test clean
 
 setup:  ## a virtual environment with this package, editable, and the tools
 	python3 -m venv $(VENV)
@@ -49,6 +52,12 @@ test-user:  ## as root: every test as an unprivileged user, in a home of its own
 	$(NOBODY) env -i PATH="$$PATH" HOME="$$home" TMPDIR="$$home/tmp" LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
 	  $(foreach name,CI KERN_MUST_WORK KERN_EXPECT_INSTALLED PYTHONPATH,$(if $($(name)),$(name)="$($(name))")) \
 	  $(MAKE) --no-print-directory -C "$(CURDIR)" test PY="$(PY)" TESTS="$(TESTS)" ARGS="-p no:cacheprovider $(ARGS)"
+
+test-llamaindex:  ## the adapter for LlamaIndex, built and installed beside another package of its namespace
+	$(PY) -m venv $(LLAMAINDEX_VENV)
+	$(LLAMAINDEX_VENV)/bin/python -m pip install -q --no-compile --upgrade 'pip>=25.1'
+	$(LLAMAINDEX_VENV)/bin/python -m pip install -q --no-compile $(KERN) ./integrations/llamaindex --group integrations/llamaindex/pyproject.toml:dev
+	$(LLAMAINDEX_VENV)/bin/python -m pytest -c integrations/llamaindex/pyproject.toml integrations/llamaindex/tests $(ARGS)
 
 docs:  ## run every snippet of the README and the documentation
 	$(PY) -m pytest tests/docs $(ARGS)

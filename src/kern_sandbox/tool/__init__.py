@@ -14,8 +14,9 @@ renderer and is bounded; ``Answer.result`` alone is as the box left it.
 
 from __future__ import annotations
 
+from ..render import ImagePart, TextPart
 from ._definitions import Definition
 from ._interpreter import Cancel
 from ._toolbox import Answer, Toolbox, describe_error
 
-__all__ = ["Answer", "Cancel", "Definition", "Toolbox", "describe_error"]
+__all__ = ["Answer", "Cancel", "Definition", "ImagePart", "TextPart", "Toolbox", "describe_error"]

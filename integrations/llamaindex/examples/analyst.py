@@ -1,0 +1,64 @@
+"""An agent that analyses a file in boxes and mends its own bug, with a model that is a script: no key, no network.
+
+pip install llama-index-tools-kern-sandbox
+python analyst.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
+from llama_index.core.base.llms.types import ToolCallBlock
+from llama_index.core.llms import ChatMessage
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.tools.kern_sandbox import KernSandboxToolSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SALES = "city,amount_eur\nLima,40\nOslo,17\nLima,2\nOslo,9\nPune,31\n"
+SUM_UP = """
+import collections, csv
+totals = collections.Counter()
+for row in csv.DictReader(open("sales.csv")):
+    totals[row["city"]] += int(row["{column}"])
+print(*totals.most_common(1)[0])
+"""
+TURNS: list[tuple[str, dict[str, Any]]] = [
+    ("write_file", {"path": "sales.csv", "content": SALES}),
+    ("run_code", {"code": SUM_UP.format(column="amount")}),
+    ("run_code", {"code": SUM_UP.format(column="amount_eur")}),
+]
+
+
+def scripted_model() -> MockFunctionCallingLLM:
+    """Stands for a model: asks for the tools in TURNS, and then tells what the last one said."""
+    turns = iter(TURNS)
+
+    def answer(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
+        turn = next(turns, None)
+        if turn is None:
+            city, total = str(messages[-1].content).split()
+            return ChatMessage(role="assistant", content=f"{city} sold the most: {total}.")
+        block = ToolCallBlock(tool_call_id=turn[0], tool_name=turn[0], tool_kwargs=turn[1])
+        return ChatMessage(role="assistant", blocks=[block])
+
+    return MockFunctionCallingLLM(response_generator=answer, is_chat_model=True)
+
+
+async def main() -> None:
+    with KernSandboxToolSpec(memory_mb=256, timeout_s=10) as spec:
+        agent = FunctionAgent(tools=await spec.to_tool_list_async(), llm=scripted_model())
+        run = agent.run("Which city sold the most?")
+        async for event in run.stream_events():
+            if isinstance(event, ToolCallResult):
+                output = event.tool_output
+                failed = " failed" if output.is_error else ""
+                print(f"{event.tool_name}{failed}: {output.content.splitlines()[-1]}")
+        print("answer:", await run)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
