@@ -7,6 +7,7 @@ python analyst.py
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
@@ -17,6 +18,8 @@ from llama_index.tools.kern_sandbox import KernSandboxToolSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from llama_index.core.tools import ToolOutput
 
 SALES = "city,amount_eur\nLima,40\nOslo,17\nLima,2\nOslo,9\nPune,31\n"
 SUM_UP = """
@@ -40,12 +43,19 @@ def scripted_model() -> MockFunctionCallingLLM:
     def answer(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
         turn = next(turns, None)
         if turn is None:
-            city, total = str(messages[-1].content).split()
-            return ChatMessage(role="assistant", content=f"{city} sold the most: {total}.")
+            found = re.search(r"^(\w+) (\d+)$", str(messages[-1].content), re.MULTILINE)
+            assert found is not None
+            return ChatMessage(role="assistant", content=f"{found[1]} sold the most: {found[2]}.")
         block = ToolCallBlock(tool_call_id=turn[0], tool_name=turn[0], tool_kwargs=turn[1])
         return ChatMessage(role="assistant", blocks=[block])
 
     return MockFunctionCallingLLM(response_generator=answer, is_chat_model=True)
+
+
+def summary(output: ToolOutput) -> str:
+    """The last line of what went wrong, was printed, or was done."""
+    data = output.raw_output
+    return (data.get("stderr") or data.get("stdout") or output.content).splitlines()[-1]
 
 
 async def main() -> None:
@@ -54,9 +64,7 @@ async def main() -> None:
         run = agent.run("Which city sold the most?")
         async for event in run.stream_events():
             if isinstance(event, ToolCallResult):
-                output = event.tool_output
-                failed = " failed" if output.is_error else ""
-                print(f"{event.tool_name}{failed}: {output.content.splitlines()[-1]}")
+                print(f"{event.tool_name}: {summary(event.tool_output)}")
         print("answer:", await run)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import struct
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,11 @@ def calls(*asked: tuple[str, dict[str, Any]]) -> ChatMessage:
 def code(*programs: str) -> ChatMessage:
     """One turn: these programs at once."""
     return calls(*(("run_code", {"code": program}) for program in programs))
+
+
+def said(text: object) -> str:
+    """What code said, without the sandbox's notes, of which there is one where this machine has no cgroups for us."""
+    return re.sub(r"\n+notes:\n(- .*\n?)+\Z", "", str(text)).removeprefix("stdout:\n")
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

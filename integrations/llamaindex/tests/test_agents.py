@@ -13,7 +13,7 @@ from llama_index.core.workflow import Context
 from llama_index.core.workflow.errors import WorkflowCancelledByUser
 from llama_index.tools.kern_sandbox import KernSandboxToolSpec
 
-from scripted import CHART, HOLDS_THE_LINE, PNG, Script, calls, code, line_from_box
+from scripted import CHART, HOLDS_THE_LINE, PNG, Script, calls, code, line_from_box, said
 
 if TYPE_CHECKING:
     from llama_index.core.tools import FunctionTool, ToolOutput
@@ -60,7 +60,7 @@ async def test_a_function_agent_uses_every_tool(tools: dict[str, FunctionTool]) 
 async def test_tools_that_are_called_at_once_answer_each_its_own_call(tools: dict[str, FunctionTool]) -> None:
     script = Script(code("print('one')", "print('two')", "raise SystemExit(3)"), "done")
     await run(function_agent(tools, script))
-    heard = {each.additional_kwargs["tool_call_id"]: str(each.content) for each in script.heard(MessageRole.TOOL)}
+    heard = {each.additional_kwargs["tool_call_id"]: said(each.content) for each in script.heard(MessageRole.TOOL)}
     assert heard["call-0"] == "one"
     assert heard["call-1"] == "two"
     assert heard["call-2"].startswith("exit code: 3")
@@ -114,7 +114,7 @@ async def test_agents_of_one_workflow_share_the_tools(tools: dict[str, FunctionT
     workflow = AgentWorkflow(agents=[function_agent(tools, script)])
     answer, (output,) = await run(workflow)
     assert answer == "done"
-    assert str(output) == "hello"
+    assert said(output) == "hello"
 
 
 async def test_a_react_agent_reads_every_observation(tools: dict[str, FunctionTool]) -> None:
@@ -138,7 +138,7 @@ async def test_a_codeact_agent_has_the_variables_of_its_earlier_code(
     script = Script(*TWO_CELLS, "<execute>\nx / 0\n</execute>", "<execute>\nx\n</execute>", "done")
     answer, _ = await run(CodeActAgent(code_execute_fn=spec.code_execute_fn, llm=script.llm, streaming=streaming))
     assert answer == "done"
-    results = [str(each.content).partition("\n\n")[2] for each in script.heard(MessageRole.USER)[1:]]
+    results = [said(str(each.content).partition("\n\n")[2]) for each in script.heard(MessageRole.USER)[1:]]
     assert results[0] == "hello"
     assert results[1] == "value:\n42"
     assert "ZeroDivisionError" in results[2]

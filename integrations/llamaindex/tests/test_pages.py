@@ -26,7 +26,7 @@ def test_the_example_runs_and_shows_a_bug_being_mended() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "write_file: Wrote sales.csv, 54 bytes.",
-        "run_code failed: KeyError: 'amount'",
+        "run_code: KeyError: 'amount'",
         "run_code: Lima 42",
         "answer: Lima sold the most: 42.",
     ]

@@ -8,14 +8,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kern_sandbox import Sandbox, SessionClosed, SpecError
+from kern_sandbox import AsyncSandbox, Sandbox, SessionClosed, SpecError
 from kern_sandbox.tool import Toolbox
 from llama_index.core.llms import ImageBlock, TextBlock
 from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.tools.kern_sandbox import KernSandboxToolSpec
 
-from scripted import CHART, HOLDS_THE_LINE, PNG, line_from_box
+from scripted import CHART, HOLDS_THE_LINE, PNG, line_from_box, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,13 +95,24 @@ def test_a_subclass_adds_tools_of_its_own() -> None:
     assert str(tools["double"].call(number=21)) == "42"
 
 
+def test_where_a_box_has_no_interpreter_there_is_no_tool_that_runs_code(
+    spec: KernSandboxToolSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Toolbox, "languages", lambda _: {})
+    assert [tool.metadata.name for tool in spec.to_tool_list()] == KernSandboxToolSpec.spec_functions[1:]
+    with pytest.raises(ValueError, match="no interpreter"):
+        spec.to_tool_list(["run_code"])
+
+
 # What comes back
 
 
 async def test_both_sides_give_what_was_printed_and_the_value(tools: dict[str, FunctionTool]) -> None:
     for output in await both(tools["run_code"], code="print('hello')\n6 * 7"):
         assert not output.is_error
-        assert output.blocks == [TextBlock(text="stdout:\nhello\n\nvalue:\n42")]
+        (block,) = output.blocks
+        assert isinstance(block, TextBlock)
+        assert said(block.text) == "hello\n\nvalue:\n42"
         assert output.raw_output["values"] == ["42"]
         assert output.raw_input["kwargs"]["code"].startswith("print")
 
@@ -109,7 +120,7 @@ async def test_both_sides_give_what_was_printed_and_the_value(tools: dict[str, F
 @pytest.mark.parametrize("language", ["python", "bash", "sh"])
 def test_code_may_be_in_every_language_that_the_tool_names(tools: dict[str, FunctionTool], language: str) -> None:
     hello = "print('hello')" if language == "python" else "echo hello"
-    assert str(tools["run_code"].call(code=hello, language=language)) == "hello"
+    assert said(tools["run_code"].call(code=hello, language=language)) == "hello"
 
 
 @pytest.mark.parametrize(("name", "arguments", "words"), FAILURES)
@@ -171,7 +182,7 @@ async def test_files_are_shared_by_the_tools_the_code_and_the_owner(
     assert isinstance(spec.sandbox, Sandbox)
     for output in await both(tools["write_file"], path="in/a.txt", content="seven"):
         assert output.raw_output == {"path": "in/a.txt", "size": 5}
-    assert str(tools["run_code"].call(code="print(len(open('in/a.txt').read()))")) == "5"
+    assert said(tools["run_code"].call(code="print(len(open('in/a.txt').read()))")) == "5"
     spec.sandbox.write_file("in/grey.png", PNG)
     for output in await both(tools["list_files"], subdir="in"):
         assert output.content.split() == ["in/a.txt", "in/grey.png"]
@@ -188,8 +199,8 @@ async def test_with_a_kernel_python_keeps_its_variables_until_it_is_reset() -> N
         tools = {tool.metadata.name: tool for tool in spec.to_tool_list()}
         assert list(tools) == [*KernSandboxToolSpec.spec_functions, "reset"]
         tools["run_code"].call(code="x = 6")
-        assert str(await tools["run_code"].acall(code="x * 7")) == "value:\n42"
-        assert str(await spec.code_execute_fn("x * 8")) == "value:\n48"
+        assert said(await tools["run_code"].acall(code="x * 7")) == "value:\n42"
+        assert said(await spec.code_execute_fn("x * 8")) == "value:\n48"
         for _ in await both(tools["reset"]):
             assert "NameError" in str(tools["run_code"].call(code="x"))
 
@@ -227,6 +238,13 @@ def test_closing_ends_only_a_sandbox_of_the_specs_own() -> None:
         with KernSandboxToolSpec(lent) as spec:
             assert not spec.run_code("1").is_error
         assert lent.run_code("1").success
+
+
+async def test_a_sandbox_that_is_awaited_may_be_lent_too() -> None:
+    async with AsyncSandbox() as lent:
+        with KernSandboxToolSpec(lent) as spec:
+            assert [said(output) for output in await both(spec.to_tool_list()[0], code="print(1)")] == ["1"] * 2
+        assert (await lent.run_code("1")).success
 
 
 def test_options_of_a_sandbox_are_its_own(spec: KernSandboxToolSpec) -> None:
