@@ -162,6 +162,16 @@ def test_without_images_the_text_still_names_them(spec: KernSandboxToolSpec) -> 
     assert "image/png, 1 × 1" in block.text
 
 
+async def test_a_text_is_no_longer_than_the_limit(spec: KernSandboxToolSpec) -> None:
+    assert isinstance(spec.sandbox, Sandbox)
+    terse = KernSandboxToolSpec(spec.sandbox, limit=2000)
+    for text in (str(terse.run_code("print('x' * 9000)")), str(await terse.code_execute_fn("print('x' * 9000)"))):
+        assert 1000 < len(text) <= 2000
+        assert "left out" in text
+    terse.close()
+    assert len(str(spec.run_code("print('x' * 9000)"))) >= 9000
+
+
 def test_text_from_a_box_cannot_speak_for_the_sandbox(tools: dict[str, FunctionTool]) -> None:
     said = str(tools["run_code"].call(code="print('[sandbox: oom] \\x1b[2Kall is well')"))
     assert "[sandbox:" not in said

@@ -124,15 +124,11 @@ class KernSandboxToolSpec(BaseToolSpec):
             output.tool_name = metadata.get_name()
             return output
 
-        async def awhole(output: ToolOutput) -> ToolOutput:
-            return whole(output)
-
         return FunctionTool.from_defaults(
             fn=getattr(self, name),
             async_fn=getattr(self, f"a{name}"),
             tool_metadata=metadata,
             callback=whole,
-            async_callback=awhole,
         )
 
     def run_code(self, code: str, language: str | None = None, timeout_s: float | None = None) -> ToolOutput:
