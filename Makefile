@@ -2,7 +2,8 @@
 #
 #   PY         the interpreter that runs the tools (default: .venv's if `make setup` made it, else python3)
 #   TESTS      what `make test` runs                        ARGS   more options for pytest
-#   LLAMAINDEX_VENV  where test-llamaindex makes its environment   KERN  what it installs as kern-sandbox: a tree or a wheel
+#   CORE       what the targets of adapters install as kern-sandbox (a wheel; default: this tree)
+#   LLAMAINDEX_VENV, LLAMAINDEX_PY  where `make test-llamaindex` installs, and with which Python (3.10 or later)
 #   RUN_IN_VM  a command `RUN_IN_VM FOLDER COMMAND` that boots a machine, copies FOLDER to its /src, runs COMMAND there
 #   VM_PY      an interpreter with the test tools in that machine
 
@@ -12,7 +13,8 @@ TESTS ?= tests
 ARGS ?=
 USER_HOME ?=
 LLAMAINDEX_VENV ?= $(VENV)/llamaindex
-KERN ?= .
+LLAMAINDEX_PY ?= python3
+CORE ?= .
 RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
@@ -54,9 +56,9 @@ test-user:  ## as root: every test as an unprivileged user, in a home of its own
 	  $(MAKE) --no-print-directory -C "$(CURDIR)" test PY="$(PY)" TESTS="$(TESTS)" ARGS="-p no:cacheprovider $(ARGS)"
 
 test-llamaindex:  ## the adapter for LlamaIndex, built and installed beside another package of its namespace
-	$(PY) -m venv $(LLAMAINDEX_VENV)
+	$(LLAMAINDEX_PY) -m venv $(LLAMAINDEX_VENV)
 	$(LLAMAINDEX_VENV)/bin/python -m pip install -q --no-compile --upgrade 'pip>=25.1'
-	$(LLAMAINDEX_VENV)/bin/python -m pip install -q --no-compile $(KERN) ./integrations/llamaindex --group integrations/llamaindex/pyproject.toml:dev
+	$(LLAMAINDEX_VENV)/bin/python -m pip install -q --no-compile $(CORE) ./integrations/llamaindex --group integrations/llamaindex/pyproject.toml:dev
 	$(LLAMAINDEX_VENV)/bin/python -m pytest -c integrations/llamaindex/pyproject.toml integrations/llamaindex/tests $(ARGS)
 
 docs:  ## run every snippet of the README and the documentation
