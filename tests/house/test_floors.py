@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORDS = frozenset({"checks", "errors", "results", "spec", "spec_network", "spec_setup"})
+WORDS = frozenset({"_places", "checks", "errors", "results", "spec", "spec_network", "spec_setup"})
 CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
     {
@@ -35,6 +35,7 @@ API = frozenset(
 
 SEES: dict[str, frozenset[str]] = {
     # 0: words
+    "_places": frozenset(),
     "checks": WORDS,
     "errors": frozenset(),
     "results": WORDS,
@@ -49,7 +50,7 @@ SEES: dict[str, frozenset[str]] = {
     "_profiles": WORDS,
     "_box": WORDS | {"_linux"},
     "workspace": WORDS | {"_linux"},
-    "_shelf": WORDS | {"workspace"},
+    "_shelf": WORDS | {"_linux", "workspace"},
     # 3: the process that makes boxes
     "_forkserver": WORDS | {"_linux", "_box", "_egress", "workspace"},
     # 4: what a user calls
