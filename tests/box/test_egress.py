@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import pytest
 
 import kern_sandbox
-from egress_help import Keep, Server, closing_all, echo
+from egress_help import PROXY, TALK, Keep, Server, closing_all, echo, proxies
 from kern_sandbox import EgressEvent
 from support import applies, leaks, need_boxes
 
@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Make = Callable[..., kern_sandbox.Sandbox]
-PROXY = "('127.1.0.1', 3128)"
-TALK = """
-import socket
-def talk(place, say=b'ping', tunnel=None):
-    try:
-        with socket.create_connection(place, 20) as s:
-            if tunnel:
-                s.sendall(f'CONNECT {tunnel} HTTP/1.1\\r\\n\\r\\n'.encode())
-                head = b''
-                while not head.endswith(b'\\r\\n\\r\\n'):
-                    piece = s.recv(1)
-                    if not piece: break
-                    head += piece
-                if b' 200 ' not in head: return head.split()[1].decode()
-            s.sendall(say)
-            return s.recv(100)
-    except OSError as error:
-        return __import__('errno').errorcode.get(error.errno, error.errno)
-"""
 
 
 @pytest.fixture
@@ -276,21 +257,6 @@ print('held')
 
 
 # --- the proxy as a process -------------------------------------------------------------------------------------
-
-
-def proxies() -> list[int]:
-    """The egress proxies of this process: children of its fork servers."""
-    from kern_sandbox._forkserver.client import existing_server
-
-    server = existing_server()
-    assert server is not None
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            stat = Path(f"/proc/{name}/stat").read_text()
-            if "(kern-egress)" in stat and int(stat.rpartition(")")[2].split()[1]) == server.pid:
-                found.append(int(name))
-    return found
 
 
 def status(pid: int) -> dict[str, str]:
