@@ -102,10 +102,14 @@ class Session:
         check_workspace(workspace)
         limit = self.spec.workspace_mb
         self.workspace = Workspace(workspace, None if limit is None else limit << 20)
-        if host is not None:
-            self._settle(self.spec, host, mounts, host_userland)
-        if (once or self.spec.prewarm) and self.spec.setup is None and self.image_failure() is None:
-            self._server()
+        try:
+            if host is not None:
+                self._settle(self.spec, host, mounts, host_userland)
+            if (once or self.spec.prewarm) and self.spec.setup is None and self.image_failure() is None:
+                self._server()
+        except BaseException:  # whatever happened, nobody else can close what was made
+            self.close()
+            raise
 
     def _settle(self, spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], userlands: Userlands) -> None:
         """From now on boxes show this userland; ``userlands`` gives it with the host's network or without."""

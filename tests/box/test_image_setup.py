@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
 import kern_sandbox
 from egress_help import Server, closing_all, echo
 from images import build, oci_archive, scripted, shelf, tree_layer
+from kern_sandbox._image.store import Store
 from setup_help import WHEEL, write_wheel
 from support import need_boxes
 from userlands import put_python, shell_layer
@@ -170,6 +172,35 @@ def test_preloading_a_module_that_ends_the_process_says_that(archive: str) -> No
         pytest.raises(kern_sandbox.StartError, match="a module ended the process while it was imported"),
     ):
         sandbox.run_code("1")
+
+
+# --- a constructor that fails ----------------------------------------------------------------------------------
+
+
+def refuse(kind: type[BaseException]) -> Callable[..., None]:
+    def call(*_: object) -> None:
+        raise kind("not today")
+
+    return call
+
+
+@pytest.mark.parametrize("failure", ["mount", "server", "interrupt"])
+def test_a_constructor_that_fails_leaves_neither_a_workspace_nor_a_used_image(
+    failure: str, shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    kern_sandbox.Sandbox(image=shell, prewarm=1).close()
+    options: dict[str, Any] = {"mounts": {str(tmp_path): "/bin/x"}} if failure == "mount" else {}
+    kinds: dict[str, type[BaseException]] = {"server": kern_sandbox.HostError, "interrupt": KeyboardInterrupt}
+    kind = kinds.get(failure, kern_sandbox.MountRefused)
+    if failure in kinds:
+        monkeypatch.setattr("kern_sandbox.session.current_server", refuse(kind))
+    with pytest.raises(kind):
+        kern_sandbox.Sandbox(image=shell, prewarm=1, **options)
+    assert os.listdir(temporary) == []
+    assert Store().remove(shell).name == shell
 
 
 # --- egress -----------------------------------------------------------------------------------------------------
