@@ -184,6 +184,32 @@ def test_a_setup_reaches_what_its_sandbox_may_and_no_more(
         sandbox.run(["true"])
 
 
+def test_a_setup_may_have_a_list_of_its_own(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: Keep
+) -> None:
+    need_boxes()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code = f"{TALK}\nprint(talk(('echo.localhost', {server.port})))"
+    here, setup = [f"echo.localhost:{server.port}"], f'python3 -c "{code}" > .deps/got'
+    for mine, its in ([], here), (here, []), (None, []):
+        sandbox = keep(kern_sandbox.Sandbox(egress_allow=mine, setup_egress_allow=its, setup=setup))
+        assert sandbox.run(["cat", ".deps/got"]).stdout == ("b'ping'\n" if its else "-3\n")
+        assert sandbox.run_code(code).stdout == ("b'ping'\n" if mine else "-3\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"setup_egress_allow": ["a.example"]}, "there is none"),
+        ({"setup_egress_allow": ["http://a"], "setup": "true"}, "setup_egress_allow has the entry"),
+        ({"setup_egress_allow": "a.example", "setup": "true"}, "setup_egress_allow"),
+    ],
+)
+def test_a_list_for_a_setup_is_checked(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(kern_sandbox.SpecError, match=says):
+        kern_sandbox.Sandbox(**options)
+
+
 def test_each_call_has_its_own_doors_and_its_own_record(make: Make, server: Server) -> None:
     sandbox = make(egress_allow=[f"echo.localhost:{server.port}"])
     results: dict[int, kern_sandbox.ExecutionResult] = {}
