@@ -178,7 +178,7 @@ class StemMaker:
         part, nested = how
         inside = INNER_ID if nested else plan.user
         lender = Lender(host_id, self._mounter)
-        trees = lender.open(plan.base) if self.can_mount else None
+        trees = lender.begin(plan.base)
         ours, theirs = wire.pair()
         mapped, go = os.pipe2(os.O_CLOEXEC)
         library = library_files(bytecode=plan.like_host) if nested else {}
