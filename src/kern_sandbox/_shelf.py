@@ -22,8 +22,10 @@ from .workspace import empty_directory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Collected", "Held", "Shelf"]
+__all__ = ["UNUSED_S", "Collected", "Held", "Shelf"]
 
+UNUSED_S = 30 * 24 * 3600.0
+"""How long an entry is kept that nobody takes, seconds, unless its collector says otherwise."""
 _LOOK_AGAIN_S = 0.05
 _MAKING, _GONE, _LOCK = ".making", ".gone", ".lock"
 

@@ -76,6 +76,9 @@ class How(NamedTuple):
 class Session:
     """Usable from many threads at once; see ``Sandbox`` for what its verbs promise and raise."""
 
+    needs_bytecode = True
+    """Whether boxes have bytecode for the host's standard library where the host itself has none."""
+
     def __init__(
         self, workspace: str | os.PathLike[str] | None, options: Mapping[str, Any], *, once: bool = False
     ) -> None:
@@ -86,6 +89,7 @@ class Session:
             )
         self.closed = False
         self._once = once
+        self._prepared = False
         self._pid = os.getpid()
         self.spec = BoxSpec.of(**with_profiles(options))
         self._own_user = options.get("user")
@@ -250,10 +254,24 @@ class Session:
         own = [(self.workspace.path, *self.workspace.identity)] if self.workspace.temporary else []
         return own + copies
 
+    def _add_bytecode(self) -> None:
+        """Once, before the first box: a host without bytecode for its standard library has it compiled."""
+        if self._reference is not None or not self.needs_bytecode:
+            return
+        from .bytecode import with_bytecode  # late: it makes a box, for which it needs this module
+
+        with self._planning:
+            if not self._prepared:
+                assert self._bare is not None
+                self._bare = with_bytecode(self._bare)
+                self._plan = self._bare if self._setup is None else self._plan
+                self._prepared = True
+
     def _server(self, stop: Stop | None = None) -> ForkServer:
         """The fork server, with this session's plan open in it; its setup is done. ``stop`` ends one that is not."""
         self.require_open()
         self.workspace.check()
+        self._add_bytecode()
         made = self.plan
         if self._setup is not None:
             assert self._bare is not None
