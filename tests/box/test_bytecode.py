@@ -31,6 +31,12 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "usr/bin/python3"
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the tests that only use a library have in common."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def run(python: Path, cache: Path, code: str) -> str:
     """What the code prints as a user's program; the tree lies below ``/tmp``, so boxes have none of their own."""
     begin = f"import sys; sys.path.insert(0, {str(SITE)!r}); import kern_sandbox as kern\n"
@@ -45,21 +51,21 @@ def library(python: Path) -> Path:
     return next((python.parents[1] / "lib").glob("python3*"))
 
 
-def test_a_library_without_bytecode_has_it_in_boxes_at_its_own_place(python: Path, tmp_path: Path) -> None:
+def test_a_library_without_bytecode_has_it_in_boxes_at_its_own_place(python: Path, cache: Path) -> None:
     told = f"True {library(python)}/textwrap.py\n"
-    assert run(python, tmp_path, SCRIPT) == f"{told}{told}1\n"
-    (entry,) = (path for path in (tmp_path / "kern-sandbox/bytecode").iterdir() if path.suffix != ".lock")
+    assert run(python, cache, SCRIPT) == f"{told}{told}1\n"
+    (entry,) = (path for path in (cache / "kern-sandbox/bytecode").iterdir() if path.suffix != ".lock")
     made = entry.stat().st_ino
-    assert run(python, tmp_path, SCRIPT).startswith(told)
+    assert run(python, cache, SCRIPT).startswith(told)
     assert entry.stat().st_ino == made
 
 
-def test_a_source_that_has_changed_is_what_runs(python: Path, tmp_path: Path) -> None:
+def test_a_source_that_has_changed_is_what_runs(python: Path, cache: Path) -> None:
     ask = "print(kern.run_code('import textwrap; print(textwrap.WORD)', tmpfs={}).stdout)"
     source = library(python) / "textwrap.py"
     for word in ("one", "another"):
         source.write_text(f"{source.read_text()}\nWORD = {word!r}\n")
-        assert run(python, tmp_path, ask) == f"{word}\n\n"
+        assert run(python, cache, ask) == f"{word}\n\n"
 
 
 def test_without_a_cache_that_can_be_written_boxes_work_all_the_same(python: Path, tmp_path: Path) -> None:

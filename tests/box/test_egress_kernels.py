@@ -49,7 +49,7 @@ def test_each_cell_has_what_was_asked_for_during_it(kernel: kern_sandbox.Kernel,
     refused = kernel.run_code(f"print(talk({PROXY}, tunnel='evil.example:443'))")
     assert (refused.stdout, [event.host for event in refused.egress]) == ("403\n", ["evil.example"])
     assert [note for note in refused.runtime_notes if "evil.example port 443 was refused" in note]
-    assert kernel.run_code("talk(here)").runtime_notes == []
+    assert not [note for note in kernel.run_code("talk(here)").runtime_notes if "egress" in note]
 
 
 def test_a_connection_that_stays_open_is_counted_once_and_its_bytes_where_they_flow(
