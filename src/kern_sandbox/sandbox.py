@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .kernel import Kernel, start_kernel
-from .session import Callback, How, Session, run_once
+from .once import run_once
+from .session import Callback, How, Session
 from .spec import MEMORY_MB, PIDS
 
 if TYPE_CHECKING:

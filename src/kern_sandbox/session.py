@@ -27,8 +27,6 @@ from ._forkserver.client import (
     current_server,
     discard_owner,
     existing_server,
-    put_waiting,
-    take_waiting,
 )
 from ._forkserver.held import HeldBox
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
@@ -58,8 +56,6 @@ _SNIPPETS = (
 )
 _HELD_S = 1e9
 """The deadline of a box that its caller holds: it ends with the caller."""
-# Options that keep hold of something of the user's, or may mean something else a moment later.
-_HOLD_SOMETHING = ("workspace", "image", "setup", "mounts", "profiles", "prewarm", "security_profile")
 Callback = Callable[[str], object]
 
 
@@ -324,33 +320,6 @@ class Session:
         judgement = judge(guard.conclude(outcome.evidence), self._facts(command))
         files = [] if before is None else Workspace.changes(before, self.workspace.scan())
         return result_of(outcome, judgement, duration_ms, files)
-
-
-def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionResult:
-    """Run one snippet in a session of its own.
-
-    When the same is done again, the next session is made while this one runs: a loop of such calls is as fast as one
-    session that is kept.
-    """
-    own = {name: value for name, value in options.items() if name != "workspace"}
-    if any(options.get(name) for name in _HOLD_SOMETHING):
-        session = Session(options.get("workspace"), own)
-    else:
-        session = _next_session(own)
-    try:
-        return session.run_code(code, language, How())
-    finally:
-        session.close()
-
-
-def _next_session(options: Mapping[str, Any]) -> Session:
-    BoxSpec.of(**options)  # what is not accepted has no business in a key
-    key = repr(sorted(options.items()))
-    found, more = take_waiting(key)
-    session = found if isinstance(found, Session) else Session(None, options)
-    for _ in range(more):
-        put_waiting(key, Session(None, options, once=True))
-    return session
 
 
 def _starts_alike(env: Mapping[str, str] | None) -> bool:

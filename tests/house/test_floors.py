@@ -19,6 +19,7 @@ CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "w
 API = frozenset(
     {
         "kernel",
+        "once",
         "pool",
         "process",
         "sandbox",
@@ -55,6 +56,7 @@ SEES: dict[str, frozenset[str]] = {
     "_forkserver": WORDS | {"_linux", "_box", "_egress", "workspace"},
     # 4: what a user calls
     "kernel": CORE | API,
+    "once": CORE | API,
     "pool": CORE | API,
     "process": CORE | API,
     "session": CORE | API,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import signal
 import time
 from typing import Any, Callable, NamedTuple
@@ -26,6 +27,7 @@ __all__ = ["START_LIMIT_S", "Hooks", "Nursery"]
 START_LIMIT_S = 60.0
 """How long a box may take from its order to its program's start, seconds; a template's imports count."""
 _BASE_LIMIT_S = 10.0
+_LAST_WORDS_MS = 1000
 _SETTLE_S = 0.05
 """How long after a Sandbox's first Python call a booted interpreter is started, seconds."""
 _LINGER_S = 60.0
@@ -157,7 +159,11 @@ class Nursery:
                 continue
             return box
         box = self._conceive_or_fail(source)
-        self._order(box, owner, frame)
+        try:
+            self._order(box, owner, frame)
+        except (BrokenPipeError, ConnectionResetError):  # its source took the request along when it ended
+            self.hooks.finish(box)
+            raise SourceFailed(self._why_gone(source)) from None
         return box
 
     def _order(self, box: Box, owner: Owner, frame: wire.Frame) -> None:
@@ -223,8 +229,16 @@ class Nursery:
         try:
             return self._conceive(source, START_LIMIT_S)
         except (BrokenPipeError, ConnectionResetError):
+            raise SourceFailed(self._why_gone(source)) from None
+
+    def _why_gone(self, source: Source) -> dict[str, Any]:
+        """What a source that takes no more requests has said at its end."""
+        poller = select.poll()
+        if source.failure is None:
+            poller.register(source.control, select.POLLIN)
+        while source.failure is None and (source.has_word or poller.poll(_LAST_WORDS_MS)):
             self._on_source(source)
-            raise SourceFailed(source.failure or lost("the process that boxes are forked from was killed")) from None
+        return source.failure or lost("the process that boxes are forked from was killed")
 
     def gone(self, box: Box) -> bool:
         """Forget ``box``; ``False`` if that was done before."""
