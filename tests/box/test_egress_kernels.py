@@ -68,7 +68,7 @@ def test_a_connection_that_stays_open_is_counted_once_and_its_bytes_where_they_f
 def test_a_cell_that_ends_the_kernel_or_is_stopped_keeps_its_record(
     end: str, kernel: kern_sandbox.Kernel, server: Server
 ) -> None:
-    result = kernel.run_code(f"import os\nprint(talk(here), flush=True)\n{end}", timeout_s=2)
+    result = kernel.run_code(f"import os\nprint(talk(here), flush=True)\n{end}", timeout_s=1)
     assert result.stdout == "b'ping'\n"
     assert [(event.connections, event.bytes_down) for event in result.egress] == [(1, 4)]
 
@@ -84,11 +84,10 @@ def test_kernels_of_one_box_share_a_record_in_which_nothing_is_lost_or_counted_t
     assert sum(event.connections for result in (*results, rest) for event in result.egress) == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_cell_says_when_the_record_is_lost(number: int, kernel: kern_sandbox.Kernel) -> None:
+def test_a_cell_says_when_the_record_is_lost(kernel: kern_sandbox.Kernel) -> None:
     assert kernel.run_code("print(talk(here))").egress
     for pid in proxies():
-        os.kill(pid, number)
+        os.kill(pid, signal.SIGKILL)
     after = kernel.run_code("print('still here')")
     assert (after.stdout, after.egress) == ("still here\n", [])
     assert [note for note in after.runtime_notes if "the egress proxy has died" in note]
