@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .._box.plan import Plan
 from .._linux.fds import memory_file
-from ..errors import HostError, InternalError
+from ..errors import HostError, InternalError, SandboxError
 from . import wire
 
 __all__ = [
@@ -132,11 +132,24 @@ class ForkServer:
     def close_owner(self, owner: str) -> None:
         """No more calls by ``owner``; what it has running ends."""
         with self._lock:
-            if owner not in self._owners or not self.alive:
-                return
-            self._known[self._owners.pop(owner)] -= 1
-            self._send({"verb": "close", "owner": owner}, ())
-            self._forget_unused(_MOST_UNUSED_PLANS)
+            self._close_owner(owner)
+
+    def close_owner_now(self, owner: str) -> bool:
+        """As ``close_owner``, but ``False`` where that would mean to wait for a lock."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._close_owner(owner)
+        finally:
+            self._lock.release()
+        return True
+
+    def _close_owner(self, owner: str) -> None:
+        if owner not in self._owners or not self.alive:
+            return
+        self._known[self._owners.pop(owner)] -= 1
+        self._send({"verb": "close", "owner": owner}, ())
+        self._forget_unused(_MOST_UNUSED_PLANS)
 
     def forget_unused(self) -> None:
         """Let go of everything that only waits for another Sandbox like those that are closed."""
@@ -274,7 +287,13 @@ def current_server() -> ForkServer:
 
 
 def discard_owner(owner: str) -> None:
-    """Have ``owner`` closed with the next call of anybody; takes no lock, for a garbage collector calls it."""
+    """Have ``owner`` closed, now or with the next call of anybody; waits for no lock: a garbage collector calls it."""
+    server = _registry.server
+    try:
+        if server is not None and server.close_owner_now(owner):
+            return
+    except SandboxError:
+        return  # the server is dead, and everything of the owner's with it
     _registry.discarded.append(owner)
 
 
