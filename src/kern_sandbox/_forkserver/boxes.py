@@ -13,8 +13,11 @@ from .._box.filter import describe
 from .._linux import fds, seccomp
 from .._linux.cgroup import Group
 from . import wire
+from .replies import evidence_of
 
 __all__ = ["Box", "Ending"]
+
+_MOST_FRAMES = 256
 
 Ending = Literal["exit", "timeout", "cancelled", "escape", "killed", "disk_full"]
 
@@ -112,8 +115,8 @@ class Box:
             self.end(self.ending)
 
     def read_report(self) -> bool:
-        """Take in every frame that init has sent; ``False`` once there will be no more."""
-        while True:
+        """Take in what init has sent, at most so much at a time; ``False`` once there will be no more."""
+        for _ in range(_MOST_FRAMES):
             try:
                 frame = wire.receive(self.report, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -123,11 +126,12 @@ class Box:
             if "doors" in frame.body:
                 self.doors += frame.fds
                 continue
-            self.evidence.update(frame.body)
-            if frame.fds and self.listener is None:
+            self.evidence.update(evidence_of(frame.body))
+            if frame.fds and self.listener is None and "ready" in frame.body:
                 self.listener, self.new_listener = frame.fds.pop(), True
             for fd in frame.fds:
                 os.close(fd)
+        return True
 
     def tell_started(self, *, named: bool) -> None:
         """Give a caller that holds the box its notes, and the open files of its counters; ``named`` as in a verdict."""
