@@ -167,6 +167,8 @@ class ForkServer:
         except (BrokenPipeError, ConnectionResetError):
             raise self.death() from None
         except OSError as error:
+            if error.errno == errno.EBADF:  # another thread has found it dead and let it go
+                raise self.death() from None
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):
                 hint = "Too many descriptors are open, or in flight over sockets of this user: raise `ulimit -n`"
                 raise HostError("handing descriptors to the fork server", errno=error.errno, hint=hint) from error

@@ -28,6 +28,7 @@ START_LIMIT_S = 60.0
 _BASE_LIMIT_S = 10.0
 _SETTLE_S = 0.05
 """How long after a Sandbox's first Python call a booted interpreter is started, seconds."""
+_KILLED = "the process that boxes are forked from was killed"
 _LINGER_S = 60.0
 """How long a stem waits for another Sandbox with an equal plan once the last is closed, seconds."""
 
@@ -224,7 +225,7 @@ class Nursery:
             return self._conceive(source, START_LIMIT_S)
         except (BrokenPipeError, ConnectionResetError):
             self._on_source(source)
-            raise SourceFailed(source.failure or lost("the process that boxes are forked from was killed")) from None
+            raise SourceFailed(source.failure or lost(_KILLED)) from None
 
     def gone(self, box: Box) -> bool:
         """Forget ``box``; ``False`` if that was done before."""
@@ -255,8 +256,11 @@ class Nursery:
         group = self.groups.apart(template_limits(stem.plan))
         try:
             template = stem.ask_template(group)
-        except BaseException:  # whatever happened, the group must not outlive it
+        except BaseException as error:  # whatever happened, the group must not outlive it
             self.groups.put_away(group)
+            if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                self._on_source(stem)
+                raise SourceFailed(stem.failure or lost(_KILLED)) from None
             raise
         self._watch_source(template)
         return template
@@ -270,7 +274,7 @@ class Nursery:
         """Take in one frame. A template may speak with a module's words: it is believed about its own boxes only."""
         frame = source.next_frame()
         if frame is None:
-            self._lose_source(source, lost("the process that boxes are forked from was killed"))
+            self._lose_source(source, lost(_KILLED))
             return
         try:
             if "failed" in frame.body:

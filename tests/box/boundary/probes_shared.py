@@ -52,8 +52,8 @@ if own.found: breach(own.found)
 _LOOK = """
 for pid in filter(str.isdigit, os.listdir("/proc")):
     if int(pid) == os.getpid(): continue
-    for name in ("fd", "mem", "environ"):
-        try: os.listdir(f"/proc/{pid}/fd") if name == "fd" else open(f"/proc/{pid}/{name}", "rb").close()
+    for name in ("fd/0", "mem", "environ", "maps"):
+        try: open(f"/proc/{pid}/{name}", "rb").close()
         except OSError: continue
         breach(f"/proc/{pid}/{name} can be opened")
 """
