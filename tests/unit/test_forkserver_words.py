@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -12,8 +13,8 @@ from collections import deque
 import pytest
 
 from kern_sandbox._box.library import library_files
-from kern_sandbox._forkserver import egress_main, wire
-from kern_sandbox._forkserver.boxes import Box
+from kern_sandbox._forkserver import boxes, egress_main, wire
+from kern_sandbox._forkserver.boxes import Box, too_late
 from kern_sandbox._forkserver.replies import evidence_of, notes_of
 from kern_sandbox._linux import fds
 from kern_sandbox._linux.cgroup import Group
@@ -56,7 +57,7 @@ def test_an_init_that_never_stops_talking_is_read_a_piece_at_a_time() -> None:
     box = Box(1, "key", ours, Group(), 0.0, deque())
     theirs.setblocking(False)
     sent = 0
-    with pytest.raises(BlockingIOError):
+    with contextlib.suppress(BlockingIOError):
         while True:
             wire.send(theirs, {"cpu_ms": sent})
             sent += 1
@@ -67,6 +68,22 @@ def test_an_init_that_never_stops_talking_is_read_a_piece_at_a_time() -> None:
         pass
     assert box.evidence["cpu_ms"] == sent - 1
     ours.close()
+
+
+def test_a_report_of_a_forbidden_call_that_somebody_else_takes_does_not_stop_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = wire.pair()
+    box = Box(1, "key", ours, Group(), 0.0, deque())
+    box.listener = ours.fileno()
+    monkeypatch.setattr(boxes.seccomp, "receive", lambda fd: theirs.recv(1))
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        with ours, theirs, pytest.raises(InterruptedError):
+            box.read_listener()
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_only_the_first_process_of_a_namespace_below_is_taken_for_a_box() -> None:

@@ -19,7 +19,7 @@ from .._linux import cgroup, fds, processes
 from ..errors import HostError
 from . import wire
 from .abilities import Abilities
-from .boxes import Box
+from .boxes import Box, too_late
 from .gate import Gate
 from .groups import Groups
 from .loop import Loop
@@ -230,6 +230,7 @@ def main(control_fd: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, too_late)
     server = Server(socket.socket(fileno=control_fd))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
