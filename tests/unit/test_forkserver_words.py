@@ -13,7 +13,7 @@ from collections import deque
 import pytest
 
 from kern_sandbox._box.library import library_files
-from kern_sandbox._forkserver import boxes, egress_main, wire
+from kern_sandbox._forkserver import egress_main, wire
 from kern_sandbox._forkserver.boxes import Box, too_late
 from kern_sandbox._forkserver.replies import evidence_of, notes_of
 from kern_sandbox._linux import fds
@@ -76,7 +76,7 @@ def test_a_report_of_a_forbidden_call_that_somebody_else_takes_does_not_stop_the
     ours, theirs = wire.pair()
     box = Box(1, "key", ours, Group(), 0.0, deque())
     box.listener = ours.fileno()
-    monkeypatch.setattr(boxes.seccomp, "receive", lambda fd: theirs.recv(1))
+    monkeypatch.setattr("kern_sandbox._forkserver.boxes.seccomp.receive", lambda fd: theirs.recv(1))
     before = signal.signal(signal.SIGALRM, too_late)
     try:
         with ours, theirs, pytest.raises(InterruptedError):

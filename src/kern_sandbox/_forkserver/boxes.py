@@ -227,8 +227,9 @@ def too_late(*_: object) -> None:
 
 
 def _taken(listener: int) -> seccomp.Notification | None:
-    """The forbidden call that waits. A module that was preloaded may hold the listener too and be faster; Linux would
-    then wait for the next one, and every box with us.
+    """The forbidden call that waits.
+
+    A module that was preloaded may hold the listener too and be faster: Linux would then wait, and every box with us.
     """
     signal.setitimer(signal.ITIMER_REAL, _STOLEN_S)
     try:
