@@ -25,10 +25,10 @@ __all__ = ["START_LIMIT_S", "Hooks", "Nursery"]
 
 START_LIMIT_S = 60.0
 """How long a box may take from its order to its program's start, seconds; a template's imports count."""
+_KILLED = "the process that boxes are forked from was killed"
 _BASE_LIMIT_S = 10.0
 _SETTLE_S = 0.05
 """How long after a Sandbox's first Python call a booted interpreter is started, seconds."""
-_KILLED = "the process that boxes are forked from was killed"
 _LINGER_S = 60.0
 """How long a stem waits for another Sandbox with an equal plan once the last is closed, seconds."""
 
@@ -158,7 +158,11 @@ class Nursery:
                 continue
             return box
         box = self._conceive_or_fail(source)
-        self._order(box, owner, frame)
+        try:
+            self._order(box, owner, frame)
+        except (BrokenPipeError, ConnectionResetError):
+            self.hooks.finish(box)
+            raise SourceFailed(source.failure or lost(_KILLED)) from None
         return box
 
     def _order(self, box: Box, owner: Owner, frame: wire.Frame) -> None:
