@@ -11,6 +11,7 @@ import weakref
 import pytest
 
 import kern_sandbox as kern
+from kern_sandbox._forkserver.client import Opening, existing_server
 from support import leaks
 
 # --- kill -9 in the middle of a call ----------------------------------------------------------------------------
@@ -78,6 +79,17 @@ def test_a_fork_server_that_dies_is_said_and_replaced_and_costs_no_file(
         call.result(60)
     eventually(lambda: not any(process.alive for process in chain), "the end of everything below the fork server")
     assert sandbox.run(["cat", "precious"]).stdout == "data"
+
+
+def test_a_fork_server_that_dies_as_a_sandbox_is_opened_is_said(sandbox, background):
+    sandbox.run_code("")
+    session, server = sandbox._session, existing_server()
+    os.kill(server.pid, signal.SIGKILL)
+    server._process.wait()
+    opened = background(lambda: server.open("another", session._key, session.plan, Opening([], 0)))
+    with pytest.raises(kern.InternalError, match="died"):
+        opened.result(60)
+    assert sandbox.run_code("print(1)").stdout == "1\n"
 
 
 def test_a_killed_fork_server_leaves_nothing_once_its_successor_has_worked(options, sleeper, background):
