@@ -84,6 +84,7 @@ def test_a_fork_server_that_dies_is_said_and_replaced_and_costs_no_file(
 def test_a_fork_server_that_dies_as_a_sandbox_is_opened_is_said(sandbox, background):
     sandbox.run_code("")
     session, server = sandbox._session, existing_server()
+    assert server is not None
     os.kill(server.pid, signal.SIGKILL)
     server._process.wait()
     opened = background(lambda: server.open("another", session._key, session.plan, Opening([], 0)))
