@@ -30,6 +30,7 @@ from .replies import SourceFailed, lost, refuse, remove_tree
 __all__ = ["main"]
 
 _IDLE_RETRY_S = 0.01
+_MOST_TRIES = 3
 _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
 
@@ -204,7 +205,7 @@ class Server:
         for file in (box.call, box.report, box.pidfd, box.listener):
             self.loop.drop(file)
         asked, call = box.asked, box.call
-        if asked is not None and call is not None and box.died_waiting:
+        if asked is not None and call is not None and box.died_waiting and _once_more(asked):
             box.asked = box.call = None
         else:
             asked = call = None
@@ -221,6 +222,12 @@ class Server:
         finally:
             box.close()
             self.groups.put_away(box.group)
+
+
+def _once_more(asked: wire.Frame) -> bool:
+    """Whether an order is given to another box: not for ever, for a preloaded module may end each one."""
+    asked.body["tries"] = asked.body.get("tries", 0) + 1
+    return int(asked.body["tries"]) <= _MOST_TRIES
 
 
 def main(control_fd: int) -> None:
