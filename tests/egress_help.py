@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 import ssl
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
 Keep = Callable[[Any], Any]
 Talk = Callable[[socket.socket], None]
 PATIENCE_S = 20.0
+PROXY = "('127.1.0.1', 3128)"
+TALK = """
+import socket
+def talk(place, say=b'ping', tunnel=None):
+    try:
+        with socket.create_connection(place, 20) as s:
+            if tunnel:
+                s.sendall(f'CONNECT {tunnel} HTTP/1.1\\r\\n\\r\\n'.encode())
+                head = b''
+                while not head.endswith(b'\\r\\n\\r\\n'):
+                    piece = s.recv(1)
+                    if not piece: break
+                    head += piece
+                if b' 200 ' not in head: return head.split()[1].decode()
+            s.sendall(say)
+            return s.recv(100)
+    except OSError as error:
+        return __import__('errno').errorcode.get(error.errno, error.errno)
+"""
 
 
 class Server:
@@ -233,3 +253,18 @@ def answers(client: socket.socket) -> bool:
 
 
 NAMES: dict[str, Any] = {"a.test": ["127.0.0.1"], "b.test": ["127.0.0.1"]}
+
+
+def proxies() -> list[int]:
+    """The egress proxies of this process: children of its fork servers."""
+    from kern_sandbox._forkserver.client import existing_server
+
+    server = existing_server()
+    assert server is not None
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{name}/stat").read_text()
+            if "(kern-egress)" in stat and int(stat.rpartition(")")[2].split()[1]) == server.pid:
+                found.append(int(name))
+    return found

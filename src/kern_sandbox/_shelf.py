@@ -14,22 +14,20 @@ import os
 import time
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
+from ._linux.libc import sync_file_system
+from ._places import cache_directory
 from .errors import HostError
 from .workspace import empty_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Collected", "Held", "Shelf", "cache_directory"]
+__all__ = ["UNUSED_S", "Collected", "Held", "Shelf"]
 
+UNUSED_S = 30 * 24 * 3600.0
+"""How long an entry is kept that nobody takes, seconds, unless its collector says otherwise."""
 _LOOK_AGAIN_S = 0.05
 _MAKING, _GONE, _LOCK = ".making", ".gone", ".lock"
-
-
-def cache_directory() -> str:
-    """Where everything that can be made again is kept: ``kern-sandbox`` below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), "kern-sandbox")
 
 
 class Held(NamedTuple):
@@ -119,6 +117,7 @@ class Shelf:
         os.mkdir(making, 0o700)
         try:
             build(making)
+            sync_file_system(making)
             os.rename(making, os.path.join(self.path, key))
         except BaseException:  # whatever happened, half an entry is none
             _remove(making)

@@ -128,7 +128,7 @@ class Kernel:
         try:
             end = self._branch.run(self._cells, text, sinks, limit)
             duration_ms = round((time.monotonic() - start) * 1000)
-            evidence, judgement = self._account(end, limit, guard)
+            evidence, judgement = self._account(end, limit, guard, inquires=session.plan.egress is not None)
         finally:
             guard.release()
         if not end.ran:
@@ -139,11 +139,16 @@ class Kernel:
         outcome = Outcome(evidence, out.content(), err.content(), values.content(), truncated)
         return result_of(outcome, judgement, duration_ms, files)
 
-    def _account(self, end: CellEnd, limit: float, guard: Guard) -> tuple[dict[str, Any], Judgement]:
+    def _account(
+        self, end: CellEnd, limit: float, guard: Guard, *, inquires: bool = False
+    ) -> tuple[dict[str, Any], Judgement]:
         """What a cell's end means, for its result and for the kernel."""
         if end.code is None and end.status is None:
             self._require_box_verdict()
         evidence = guard.conclude(self._evidence(end))
+        if inquires and self._box.evidence is None:
+            evidence["egress"], notes = self._box.new_record()
+            evidence["notes"] = [*evidence["notes"], *notes]
         return evidence, self._judge(end, evidence, limit)
 
     def _require_box_verdict(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .kernel import Kernel, start_kernel
-from .session import Callback, How, Session, run_once
+from .once import run_once
+from .session import Callback, How, Session
 from .spec import MEMORY_MB, PIDS
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Sandbox:
         deps_readonly: ``False`` gives this Sandbox its own copy of what ``setup`` installed, which code may change.
         egress_allow: the only hosts that the code can reach, ``["index.example", "*.example.com", "db.test:5432"]``;
             ports 80 and 443 unless one is named; ``[]`` is none; not together with ``network=True``.
+        setup_egress_allow: the same for ``setup`` alone, instead of ``egress_allow``: a package index that the code
+            has no way to.
         image: the operating system that boxes show: ``None`` is this machine's own; ``"python:3.12-slim"`` or any other
             reference of a registry, ``"oci-archive:FILE"``, ``"docker-archive:FILE"``, ``"dir:DIRECTORY"``. It is
             fetched by the first call that needs it, and kept; where that fails, the call has the fault
@@ -93,6 +96,7 @@ class Sandbox:
         setup: str | None = None,
         deps_readonly: bool = True,
         egress_allow: Sequence[str] | None = None,
+        setup_egress_allow: Sequence[str] | None = None,
         image: str | None = None,
     ) -> None:
         options = {
@@ -119,6 +123,7 @@ class Sandbox:
             "setup": setup,
             "deps_readonly": deps_readonly,
             "egress_allow": egress_allow,
+            "setup_egress_allow": setup_egress_allow,
             "image": image,
         }
         self._session = Session(workspace, options)

@@ -27,8 +27,6 @@ from ._forkserver.client import (
     current_server,
     discard_owner,
     existing_server,
-    put_waiting,
-    take_waiting,
 )
 from ._forkserver.held import HeldBox
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
@@ -58,8 +56,6 @@ _SNIPPETS = (
 )
 _HELD_S = 1e9
 """The deadline of a box that its caller holds: it ends with the caller."""
-# Options that keep hold of something of the user's, or may mean something else a moment later.
-_HOLD_SOMETHING = ("workspace", "image", "setup", "mounts", "profiles", "prewarm", "security_profile")
 Callback = Callable[[str], object]
 
 
@@ -76,6 +72,9 @@ class How(NamedTuple):
 class Session:
     """Usable from many threads at once; see ``Sandbox`` for what its verbs promise and raise."""
 
+    needs_bytecode = True
+    """Whether boxes have bytecode for the host's standard library where the host itself has none."""
+
     def __init__(
         self, workspace: str | os.PathLike[str] | None, options: Mapping[str, Any], *, once: bool = False
     ) -> None:
@@ -86,6 +85,7 @@ class Session:
             )
         self.closed = False
         self._once = once
+        self._prepared = False
         self._pid = os.getpid()
         self.spec = BoxSpec.of(**with_profiles(options))
         self._own_user = options.get("user")
@@ -102,10 +102,14 @@ class Session:
         check_workspace(workspace)
         limit = self.spec.workspace_mb
         self.workspace = Workspace(workspace, None if limit is None else limit << 20)
-        if host is not None:
-            self._settle(self.spec, host, mounts, host_userland)
-        if (once or self.spec.prewarm) and self.spec.setup is None and self.image_failure() is None:
-            self._server()
+        try:
+            if host is not None:
+                self._settle(self.spec, host, mounts, host_userland)
+            if (once or self.spec.prewarm) and self.spec.setup is None and self.image_failure() is None:
+                self._server()
+        except BaseException:  # whatever happened, nobody else can close what was made
+            self.close()
+            raise
 
     def _settle(self, spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], userlands: Userlands) -> None:
         """From now on boxes show this userland; ``userlands`` gives it with the host's network or without."""
@@ -246,10 +250,24 @@ class Session:
         own = [(self.workspace.path, *self.workspace.identity)] if self.workspace.temporary else []
         return own + copies
 
+    def _add_bytecode(self) -> None:
+        """Once, before the first box: a host without bytecode for its standard library has it compiled."""
+        if self._reference is not None or not self.needs_bytecode:
+            return
+        from .bytecode import with_bytecode  # late: it makes a box, for which it needs this module
+
+        with self._planning:
+            if not self._prepared:
+                assert self._bare is not None
+                self._bare = with_bytecode(self._bare)
+                self._plan = self._bare if self._setup is None else self._plan
+                self._prepared = True
+
     def _server(self, stop: Stop | None = None) -> ForkServer:
         """The fork server, with this session's plan open in it; its setup is done. ``stop`` ends one that is not."""
         self.require_open()
         self.workspace.check()
+        self._add_bytecode()
         made = self.plan
         if self._setup is not None:
             assert self._bare is not None
@@ -302,33 +320,6 @@ class Session:
         judgement = judge(guard.conclude(outcome.evidence), self._facts(command))
         files = [] if before is None else Workspace.changes(before, self.workspace.scan())
         return result_of(outcome, judgement, duration_ms, files)
-
-
-def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionResult:
-    """Run one snippet in a session of its own.
-
-    When the same is done again, the next session is made while this one runs: a loop of such calls is as fast as one
-    session that is kept.
-    """
-    own = {name: value for name, value in options.items() if name != "workspace"}
-    if any(options.get(name) for name in _HOLD_SOMETHING):
-        session = Session(options.get("workspace"), own)
-    else:
-        session = _next_session(own)
-    try:
-        return session.run_code(code, language, How())
-    finally:
-        session.close()
-
-
-def _next_session(options: Mapping[str, Any]) -> Session:
-    BoxSpec.of(**options)  # what is not accepted has no business in a key
-    key = repr(sorted(options.items()))
-    found, more = take_waiting(key)
-    session = found if isinstance(found, Session) else Session(None, options)
-    for _ in range(more):
-        put_waiting(key, Session(None, options, once=True))
-    return session
 
 
 def _starts_alike(env: Mapping[str, str] | None) -> bool:

@@ -118,6 +118,13 @@ def _profile(given: Mapping[str, Any], mounts: Mapping[str, object]) -> str | No
     return "untrusted"
 
 
+def _setup_egress(given: Mapping[str, Any]) -> tuple[Entry, ...] | None:
+    entries = check_egress(given["setup_egress_allow"], "setup_egress_allow")
+    if entries is not None and given["setup"] is None:
+        raise SpecError("setup_egress_allow says what setup= may reach, and there is none. Leave it out, or add setup=")
+    return entries
+
+
 def _egress(given: Mapping[str, Any]) -> tuple[Entry, ...] | None:
     """The entries; they contradict the host's whole network, and for hostile code must not name the host's inside."""
     entries = check_egress(given["egress_allow"])
@@ -163,7 +170,13 @@ class BoxSpec:
     deps_readonly: bool = True
     devices: tuple[str, ...] = ()
     egress_allow: tuple[Entry, ...] | None = None
+    setup_egress_allow: tuple[Entry, ...] | None = None
     image: str | None = None
+
+    @property
+    def setup_egress(self) -> tuple[Entry, ...] | None:
+        """What the setup may reach: what was said for it, else what the code may; ``None`` is the whole network."""
+        return self.egress_allow if self.setup_egress_allow is None else self.setup_egress_allow
 
     @property
     def processors(self) -> int:
@@ -216,5 +229,6 @@ class BoxSpec:
             deps_readonly=flag("deps_readonly", given["deps_readonly"]),
             devices=tuple(given["devices"]),
             egress_allow=_egress(given),
+            setup_egress_allow=_setup_egress(given),
             image=_image(given["image"]),
         )

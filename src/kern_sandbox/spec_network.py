@@ -70,8 +70,8 @@ class Entry(NamedTuple):
     kind: Literal["name", "below", "address"]
 
 
-def check_egress(value: object) -> tuple[Entry, ...] | None:
-    """The entries of ``egress_allow``; an empty list stays one: nothing is allowed.
+def check_egress(value: object, option: str = "egress_allow") -> tuple[Entry, ...] | None:
+    """The entries of ``option``; an empty list stays one: nothing is allowed.
 
     Raises:
         SpecError: not a list of str, too many, or an entry that names no host.
@@ -79,10 +79,10 @@ def check_egress(value: object) -> tuple[Entry, ...] | None:
     if value is None:
         return None
     if not isinstance(value, (list, tuple)):
-        raise bad("egress_allow", value, _ACCEPTED)
+        raise bad(option, value, _ACCEPTED)
     if len(value) > _MOST:
-        raise SpecError(f"egress_allow has {len(value)} entries: at most {_MOST} are taken; use a wildcard")
-    return tuple(dict.fromkeys(_entry(item) for item in value))
+        raise SpecError(f"{option} has {len(value)} entries: at most {_MOST} are taken; use a wildcard")
+    return tuple(dict.fromkeys(_entry(item, option) for item in value))
 
 
 def names_inside(entries: tuple[Entry, ...]) -> Entry | None:
@@ -94,13 +94,13 @@ def names_inside(entries: tuple[Entry, ...]) -> Entry | None:
     return None
 
 
-def _entry(item: object) -> Entry:
+def _entry(item: object, option: str) -> Entry:
     if not isinstance(item, str):
-        raise SpecError(f"egress_allow has the entry {short(item)}: an entry is a str")
+        raise SpecError(f"{option} has the entry {short(item)}: an entry is a str")
     try:
         return _parsed(item)
     except ValueError as error:
-        raise SpecError(f"egress_allow has the entry {short(item)}: {error}. Accepted are {_ACCEPTED}") from None
+        raise SpecError(f"{option} has the entry {short(item)}: {error}. Accepted are {_ACCEPTED}") from None
 
 
 def _parsed(item: str) -> Entry:

@@ -18,6 +18,16 @@ def _boxes() -> None:
     need_boxes()
 
 
+DIES_AFTER_PROGRAM = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from kern_sandbox._forkserver import init
+spawn = init._spawn
+def spawn_and_die(order):
+    os.waitid(os.P_PID, spawn(order), os.WEXITED | os.WNOWAIT)
+    os._exit(9)
+init._spawn = spawn_and_die
+"""
 DIES_OF_AN_ORDER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import pytest
 
 import kern_sandbox
-from egress_help import Keep, Server, closing_all, echo
+from egress_help import PROXY, TALK, Keep, Server, closing_all, echo, proxies
 from kern_sandbox import EgressEvent
 from support import applies, leaks, need_boxes
 
@@ -23,25 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Make = Callable[..., kern_sandbox.Sandbox]
-PROXY = "('127.1.0.1', 3128)"
-TALK = """
-import socket
-def talk(place, say=b'ping', tunnel=None):
-    try:
-        with socket.create_connection(place, 20) as s:
-            if tunnel:
-                s.sendall(f'CONNECT {tunnel} HTTP/1.1\\r\\n\\r\\n'.encode())
-                head = b''
-                while not head.endswith(b'\\r\\n\\r\\n'):
-                    piece = s.recv(1)
-                    if not piece: break
-                    head += piece
-                if b' 200 ' not in head: return head.split()[1].decode()
-            s.sendall(say)
-            return s.recv(100)
-    except OSError as error:
-        return __import__('errno').errorcode.get(error.errno, error.errno)
-"""
 
 
 @pytest.fixture
@@ -203,6 +184,32 @@ def test_a_setup_reaches_what_its_sandbox_may_and_no_more(
         sandbox.run(["true"])
 
 
+def test_a_setup_may_have_a_list_of_its_own(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: Keep
+) -> None:
+    need_boxes()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    code = f"{TALK}\nprint(talk(('echo.localhost', {server.port})))"
+    here, setup = [f"echo.localhost:{server.port}"], f'python3 -c "{code}" > .deps/got'
+    for mine, its in ([], here), (here, []), (None, []):
+        sandbox = keep(kern_sandbox.Sandbox(egress_allow=mine, setup_egress_allow=its, setup=setup))
+        assert sandbox.run(["cat", ".deps/got"]).stdout == ("b'ping'\n" if its else "-3\n")
+        assert sandbox.run_code(code).stdout == ("b'ping'\n" if mine else "-3\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"setup_egress_allow": ["a.example"]}, "there is none"),
+        ({"setup_egress_allow": ["http://a"], "setup": "true"}, "setup_egress_allow has the entry"),
+        ({"setup_egress_allow": "a.example", "setup": "true"}, "setup_egress_allow"),
+    ],
+)
+def test_a_list_for_a_setup_is_checked(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(kern_sandbox.SpecError, match=says):
+        kern_sandbox.Sandbox(**options)
+
+
 def test_each_call_has_its_own_doors_and_its_own_record(make: Make, server: Server) -> None:
     sandbox = make(egress_allow=[f"echo.localhost:{server.port}"])
     results: dict[int, kern_sandbox.ExecutionResult] = {}
@@ -276,21 +283,6 @@ print('held')
 
 
 # --- the proxy as a process -------------------------------------------------------------------------------------
-
-
-def proxies() -> list[int]:
-    """The egress proxies of this process: children of its fork servers."""
-    from kern_sandbox._forkserver.client import existing_server
-
-    server = existing_server()
-    assert server is not None
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            stat = Path(f"/proc/{name}/stat").read_text()
-            if "(kern-egress)" in stat and int(stat.rpartition(")")[2].split()[1]) == server.pid:
-                found.append(int(name))
-    return found
 
 
 def status(pid: int) -> dict[str, str]:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +13,14 @@ import pytest
 
 import kern_sandbox
 from command import kern, terminal
-from images import Member, build, docker_archive, folder, hard_link, layer, member, oci_archive, symlink, tree_layer
-from support import need, need_boxes
+from images import build, docker_archive, folder, hard_link, layer, member, oci_archive, symlink, tree_layer
+from support import need_boxes
+from userlands import busybox, put_python, shell_layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Make = "Callable[..., kern_sandbox.Sandbox]"
-_NOT_NEEDED = frozenset(
-    ("__pycache__", "test", "tests", "idlelib", "lib2to3", "ensurepip", "pydoc_data", "tkinter", "turtledemo", "xml",
-     "unittest", "distutils", "asyncio", "multiprocessing", "sqlite3", "wsgiref", "xmlrpc", "site-packages",
-     "dist-packages", "dbm", "curses", "venv", "msilib")
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,21 +31,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder / "kern-sandbox" / "images"
-
-
-def _busybox() -> bytes:
-    path = shutil.which("busybox")
-    need(path is not None, "busybox is not installed")
-    assert path is not None
-    return Path(path).read_bytes()
-
-
-def shell_layer(*more: Member) -> bytes:
-    """A layer with a shell, and ``more`` after it."""
-    names = [
-        symlink(f"bin/{name}", "busybox") for name in ("sh", "cat", "id", "ls", "env", "readlink", "test", "touch")
-    ]
-    return layer(folder("bin"), member("bin/busybox", _busybox(), mode=0o755), *names, *more)
 
 
 @pytest.fixture(scope="module")
@@ -84,25 +61,8 @@ def image_tar(image: Any) -> bytes:
 @pytest.fixture(scope="module")
 def python_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root file system with nothing but this host's Python, a part of its library, and no bytecode."""
-    need(shutil.which("ldd") is not None, "ldd is not installed")
     root = tmp_path_factory.mktemp("python")
-    binary = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
-    library = Path(sysconfig.get_path("stdlib"))
-    target = root / "usr/bin" / f"python3.{sys.version_info[1]}"
-    target.parent.mkdir(parents=True)
-    shutil.copy(binary, target)
-    (target.parent / "python3").symlink_to(target.name)
-
-    def unwanted(place: str, names: list[str]) -> list[str]:
-        return [name for name in names if name in _NOT_NEEDED or name.startswith("config-")]
-
-    shutil.copytree(library, root / "usr/lib" / library.name, ignore=unwanted)
-    modules = [binary, *(library / "lib-dynload").glob("*.so")]
-    said = subprocess.run(["ldd", *modules], capture_output=True, text=True, check=False).stdout
-    for needed in sorted(set(re.findall(r"(/\S+) \(0x", said))):
-        copy = root / "lib" / os.path.basename(needed) if "ld-linux" not in needed else root / needed[1:]
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(needed, copy)
+    put_python(root)
     return root
 
 
@@ -220,7 +180,7 @@ def test_a_mount_may_not_cover_the_image(shells: dict[str, str], tmp_path: Path)
 def test_a_directory_that_is_exchanged_for_a_link_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "bin").mkdir(parents=True)
-    (root / "bin/busybox").write_bytes(_busybox())
+    (root / "bin/busybox").write_bytes(busybox())
     (root / "bin/busybox").chmod(0o755)
     with kern_sandbox.Sandbox(image=f"dir:{root}") as sandbox:
         assert any("/root/bin →" in line for line in sandbox.plan.lines())

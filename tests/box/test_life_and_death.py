@@ -80,18 +80,6 @@ def test_a_fork_server_that_dies_is_said_and_replaced_and_costs_no_file(
     assert sandbox.run(["cat", "precious"]).stdout == "data"
 
 
-DIES_AFTER_PROGRAM = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-from kern_sandbox._forkserver import init
-spawn = init._spawn
-def spawn_and_die(order):
-    os.waitid(os.P_PID, spawn(order), os.WEXITED | os.WNOWAIT)
-    os._exit(9)
-init._spawn = spawn_and_die
-"""
-
-
 def test_a_killed_fork_server_leaves_nothing_once_its_successor_has_worked(options, sleeper, background):
     kern.run_code("")
     with leaks():

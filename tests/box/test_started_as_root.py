@@ -121,7 +121,7 @@ def test_without_idmapped_mounts_the_workspace_is_its_owner_s_again_afterwards(t
     assert os.stat("/etc/shadow").st_uid == shadow
 
 
-@pytest.mark.parametrize(
+lesser_roots = pytest.mark.parametrize(
     "launcher",
     [
         ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"],
@@ -129,6 +129,9 @@ def test_without_idmapped_mounts_the_workspace_is_its_owner_s_again_afterwards(t
     ],
     ids=["container's root, without SYS_ADMIN", "root of a user namespace with one id"],
 )
+
+
+@lesser_roots
 def test_a_root_that_is_less_than_the_host_s_gets_boxes_too(tmp_path: Path, launcher: list[str]) -> None:
     code = """
 import sys, kern_sandbox as kern
@@ -141,3 +144,23 @@ with kern.Sandbox(workspace=sys.argv[1]) as sandbox:
     )
     assert (done.returncode, done.stdout) == (0, "['0', '1'] 0\n"), done.stderr
     assert (tmp_path / "made").stat().st_uid == 0
+
+
+@lesser_roots
+def test_a_lesser_roots_code_changes_its_own_copy_of_a_setup(tmp_path: Path, launcher: list[str]) -> None:
+    code = """
+import sys, tempfile, kern_sandbox as kern
+tempfile.tempdir = sys.argv[1]
+setup = {"setup": "mkdir .deps/d; echo one > .deps/d/word", "deps_readonly": False}
+with kern.Sandbox(**setup) as sandbox:
+    result = sandbox.run(["sh", "-c", "echo two >> .deps/d/word; echo new > .deps/new; cat .deps/d/word .deps/new"])
+    print(result.stdout.split(), result.stderr)
+print(kern.Sandbox(**setup).run(["cat", ".deps/d/word"]).stdout)
+"""
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [*launcher, sys.executable, "-c", code, str(tmp_path / "tmp")],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "['one', 'two', 'new'] \none\n\n"), done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []

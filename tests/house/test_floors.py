@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORDS = frozenset({"checks", "errors", "results", "spec", "spec_network", "spec_setup"})
+WORDS = frozenset({"_places", "checks", "errors", "results", "spec", "spec_network", "spec_setup"})
 CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
     {
         "kernel",
+        "once",
         "pool",
         "process",
         "sandbox",
@@ -35,6 +36,7 @@ API = frozenset(
 
 SEES: dict[str, frozenset[str]] = {
     # 0: words
+    "_places": frozenset(),
     "checks": WORDS,
     "errors": frozenset(),
     "results": WORDS,
@@ -49,11 +51,12 @@ SEES: dict[str, frozenset[str]] = {
     "_profiles": WORDS,
     "_box": WORDS | {"_linux"},
     "workspace": WORDS | {"_linux"},
-    "_shelf": WORDS | {"workspace"},
+    "_shelf": WORDS | {"_linux", "workspace"},
     # 3: the process that makes boxes
     "_forkserver": WORDS | {"_linux", "_box", "_egress", "workspace"},
     # 4: what a user calls
     "kernel": CORE | API,
+    "once": CORE | API,
     "pool": CORE | API,
     "process": CORE | API,
     "session": CORE | API,

@@ -28,7 +28,7 @@ FLAGS = {
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
     "user": "--user", "root": "--root", "prewarm": "--prewarm", "preload": "--preload",
     "setup": "--setup", "deps_readonly": "--deps-writable",
-    "egress_allow": "--egress-allow", "image": "--image",
+    "egress_allow": "--egress-allow", "setup_egress_allow": "--setup-egress-allow", "image": "--image",
 }  # fmt: skip
 Printed = pytest.CaptureFixture[str]
 
@@ -95,7 +95,7 @@ def test_flags_become_options() -> None:
     words += " --setup true --deps-writable"
     words += " --workspace-mb 3 --profile vcpu:heavy --profile vdisk:scratch"
     words += " --egress-allow a.example --egress-allow *.b.example:5432"
-    words += " --image a/b:c"
+    words += " --setup-egress-allow index.example --image a/b:c"
     assert sandbox_options(parse(words.split())) == {
         "memory_mb": None,
         "workspace_mb": 3,
@@ -120,6 +120,7 @@ def test_flags_become_options() -> None:
         "setup": "true",
         "deps_readonly": False,
         "egress_allow": ["a.example", "*.b.example:5432"],
+        "setup_egress_allow": ["index.example"],
         "image": "a/b:c",
     }
 
@@ -130,6 +131,7 @@ def test_tmpfs_none_is_no_scratch_at_all() -> None:
 
 def test_egress_none_is_a_proxy_that_refuses_everything() -> None:
     assert sandbox_options(parse(["run", "-c", "1", "--egress-allow", "none"]))["egress_allow"] == []
+    assert sandbox_options(parse(["run", "-c", "1", "--setup-egress-allow", "none"]))["setup_egress_allow"] == []
 
 
 def test_all_after_the_first_double_dash_is_the_program_and_its_arguments() -> None:

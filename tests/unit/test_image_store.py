@@ -165,6 +165,39 @@ def test_what_is_left_of_a_killed_attempt_is_collected(tmp_path: Path, store: St
     assert left(store) == []
 
 
+@pytest.mark.parametrize("left_over", ["", '{"digest": "sha2', "missing"])
+def test_what_a_lost_machine_left_in_an_images_place_is_made_anew(left_over: str, tmp_path: Path, store: Store) -> None:
+    reference = oci_archive(tmp_path / "a.tar", SMALL)
+    about = Path(take(reference, store).root).parent / "image.json"
+    about.write_text(left_over)
+    if left_over == "missing":
+        about.unlink()
+    assert store.images() == []
+    assert os.listdir(Path(take(reference, store).root, "bin")) == ["b"]
+    assert len(store.images()) == 1
+    assert left(store) == []
+
+
+def test_nothing_gets_its_name_before_it_is_on_the_disk(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = oci_archive(tmp_path / "a.tar", SMALL)
+    seen: list[str] = []
+
+    def fail(path: str) -> None:
+        seen.extend(os.listdir(path))
+        raise OSError(errno.EIO, "a broken disk", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kern_sandbox._image.store.sync_file_system", fail)
+        with pytest.raises(ImageError, match="keeping the image") as failure:
+            take(reference, store)
+    assert failure.value.errno == errno.EIO
+    assert sorted(seen) == ["image.json", "root"]
+    assert (store.images(), left(store)) == ([], [])
+    assert os.listdir(Path(take(reference, store).root, "bin")) == ["b"]
+
+
 _FULL = """
 import subprocess, sys
 sys.path.insert(0, sys.argv[1])

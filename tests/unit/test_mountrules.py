@@ -85,6 +85,16 @@ def test_home_its_credentials_our_state_and_what_holds_them_are_refused(home: Pa
         check(home / name)
 
 
+def test_our_state_is_refused_where_a_relative_cache_directory_counts_for_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "somewhere")
+    with pytest.raises(MountRefused):
+        check(home / ".cache/kern-sandbox")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "elsewhere"))
+    assert check(home / ".cache/kern-sandbox").target == "/data"
+
+
 @pytest.mark.parametrize("name", CREDENTIALS)
 def test_a_path_through_a_credential_directory_is_refused_anywhere(tmp_path: Path, home: Path, name: str) -> None:
     place = tmp_path / "elsewhere" / name / "deep"

@@ -40,6 +40,19 @@ def content(held: Held) -> list[str]:
     return os.listdir(held.path)
 
 
+def test_nothing_gets_its_name_before_it_is_on_the_disk(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: str) -> None:
+        assert os.listdir(path) == ["made"]
+        raise OSError(5, "a broken disk", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kern_sandbox._shelf.sync_file_system", fail)
+        with pytest.raises(OSError, match="a broken disk"):
+            shelf.make("a", fill, never)
+    assert shelf.take("a") is None
+    assert content(shelf.make("a", fill, never)) == ["made"]
+
+
 def test_an_entry_is_made_once_and_only_its_owner_may_look(shelf: Shelf) -> None:
     assert shelf.take("a") is None
     assert content(shelf.make("a", fill, never)) == ["made"]

@@ -12,6 +12,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
+from .._places import cache_directory
 from ..errors import MountRefused, SpecError
 from .plan import Bind
 
@@ -220,7 +221,7 @@ def _homes() -> list[str]:
 
 def _own_state() -> list[str]:
     places = [
-        os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kern-sandbox"),
+        cache_directory(),
         os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "kern"),
     ]
     if os.environ.get("XDG_RUNTIME_DIR"):

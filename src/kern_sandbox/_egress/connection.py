@@ -10,7 +10,7 @@ from ..spec_network import is_address
 from .dial import BUFFER, Dialler, Failed, Stream
 from .hello import DENIED, read_hello
 from .http import BadRequest, Request, answer, parse_head, parse_size
-from .ledger import Record
+from .ledger import UNDECIDED, Record
 from .policy import Policy, Refused
 
 __all__ = ["Outside", "forward", "serve_http"]
@@ -41,7 +41,7 @@ class Outside(NamedTuple):
         try:
             self.policy.check(host, port)
             record.allow()
-            record.reason = "no connection: the box ended first"
+            record.reason = UNDECIDED
             stream = await self.dialler.dial(host, port, self.policy, self.turn)
         except Refused as error:
             record.refuse(str(error))

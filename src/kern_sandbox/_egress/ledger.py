@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Ledger", "Record"]
+__all__ = ["UNDECIDED", "Ledger", "Record"]
+
+UNDECIDED = "no connection: the box ended first"
+"""The reason of a connection that is being made: what it will have been if nothing more becomes of it."""
 
 _MOST_ROWS = 100
 _MOST_TEXT = 24_000  # names and reasons, so that all of it fits into one frame
@@ -13,7 +17,10 @@ _MOST_TEXT = 24_000  # names and reasons, so that all of it fits into one frame
 
 @dataclass
 class Record:
-    """One connection or request while it lives; ``verdict`` is ``"allowed"`` or ``"refused"``."""
+    """One connection or request while it lives; ``verdict`` is ``"allowed"`` or ``"refused"``.
+
+    ``told`` is what a reader of the ledger knows of it: the row, and the bytes in both directions.
+    """
 
     host: str = ""
     port: int = 0
@@ -21,6 +28,12 @@ class Record:
     reason: str = ""
     up: int = 0
     down: int = 0
+    told: tuple[tuple[str, int, str, str], int, int] | None = None
+
+    @property
+    def row(self) -> tuple[str, int, str, str]:
+        """What makes it like others."""
+        return self.host, self.port, self.verdict, self.reason
 
     def allow(self) -> None:
         """The policy lets it pass."""
@@ -32,16 +45,29 @@ class Record:
 
 
 class Ledger:
-    """The records of one box, those that are alike as one row."""
+    """The records of one box, those that are alike as one row. Who reads it gets what is new since the last time."""
 
     def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         self._rows: dict[tuple[str, int, str, str], list[int]] = {}
         self._more = 0
         self._text = 0
 
     def close(self, record: Record) -> None:
         """``record``'s connection has ended."""
-        key = (record.host, record.port, record.verdict, record.reason)
+        if record.host or record.reason:
+            self._add(record)
+
+    def _add(self, record: Record) -> None:
+        """Enter what is new of ``record``: all of it where its row is another one than has been told."""
+        key = record.row
+        known, up, down = record.told or (None, 0, 0)
+        counts = (0, record.up - up, record.down - down) if known == key else (1, record.up, record.down)
+        if not any(counts):
+            return
+        record.told = (key, record.up, record.down)
         if key not in self._rows:
             size = len(record.host) + len(record.reason)
             if len(self._rows) >= _MOST_ROWS or self._text + size > _MOST_TEXT:
@@ -49,9 +75,18 @@ class Ledger:
                 return
             self._text += size
         row = self._rows.setdefault(key, [0, 0, 0])
-        for place, value in enumerate((1, record.up, record.down)):
+        for place, value in enumerate(counts):
             row[place] += value
 
-    def to_wire(self) -> dict[str, Any]:
-        """The rows as the fields of ``EgressEvent`` in order, and how many records found no room."""
-        return {"rows": [[*key, *row] for key, row in self._rows.items()], "more": self._more}
+    def take(self, alive: Iterable[Record] = ()) -> dict[str, Any]:
+        """What is new: rows as the fields of ``EgressEvent`` in order, and how many records found no room.
+
+        Args:
+            alive: the records whose connections have not ended.
+        """
+        for record in alive:
+            if record.host and record.reason != UNDECIDED:
+                self._add(record)
+        wire = {"rows": [[*key, *row] for key, row in self._rows.items()], "more": self._more}
+        self._clear()
+        return wire

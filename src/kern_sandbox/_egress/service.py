@@ -47,7 +47,12 @@ class Service:
     async def dismiss(self, number: int) -> dict[str, Any]:
         """Box ``number`` has ended: close everything of it, and say what it asked for."""
         box = self._boxes.pop(number, None)
-        return Ledger().to_wire() if box is None else await box.close()
+        return Ledger().take() if box is None else await box.close()
+
+    def tell(self, number: int) -> dict[str, Any]:
+        """What box ``number`` has asked for since the last time."""
+        box = self._boxes.get(number)
+        return Ledger().take() if box is None else box.tell()
 
 
 def _turns() -> asyncio.Semaphore:
@@ -63,6 +68,7 @@ class _Box:
         self._room = asyncio.Semaphore(MOST_CONNECTIONS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._unserved: set[socket.socket] = set()
+        self._alive: dict[int, Record] = {}
 
     def listen(self, door: Door, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -82,7 +88,10 @@ class _Box:
                 await asyncio.wait(tasks, timeout=_END_S)
         for client in self._unserved:  # a task that is cancelled before its first step runs nothing, not even a finally
             client.close()
-        return self._ledger.to_wire()
+        return self._ledger.take()
+
+    def tell(self) -> dict[str, Any]:
+        return self._ledger.take(self._alive.values())
 
     async def _accept(self, door: Door, listener: socket.socket) -> None:
         with listener:
@@ -100,6 +109,7 @@ class _Box:
     async def _serve(self, door: Door, client: socket.socket) -> None:
         self._unserved.discard(client)
         record = Record()
+        self._alive[id(record)] = record
         stream: Stream | None = None
         try:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER)
@@ -114,8 +124,8 @@ class _Box:
             sys.stderr.write(f"kern-egress: {type(error).__name__} in a connection\n")
         finally:
             _let_go(stream, client)
-            if record.host or record.reason:
-                self._ledger.close(record)
+            del self._alive[id(record)]
+            self._ledger.close(record)
             self._room.release()
 
 

@@ -42,6 +42,7 @@ class Box:
         doors: listeners that it has sent and that nobody has taken yet.
         handed: how many of its doors are with the egress proxy.
         evidence: what is known so far, as the client will get it.
+        inquires: its caller wants to know what it has asked of the egress proxy.
         held: its call lasts as long as the caller likes, and is told at once how to read the box's counters.
     """
 
@@ -62,6 +63,7 @@ class Box:
     new_listener: bool = False
     ending: Ending = "exit"
     held: bool = False
+    inquires: bool = False
     doors: list[int] = field(default_factory=list)
     handed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -178,6 +180,8 @@ class Box:
             self.end("disk_full" if frame.body["kill"] == "disk_full" else "killed")
         elif "ask" in frame.body:
             wire.reply(self.call, {"answer": self.ending})
+        elif "inquire" in frame.body:
+            self.inquires = True
         elif "signal" in frame.body:
             wire.reply(self.report, {"signal": frame.body["signal"]})
         return True

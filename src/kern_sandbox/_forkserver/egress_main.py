@@ -74,6 +74,9 @@ async def _serve(control: socket.socket) -> None:
             task = loop.create_task(_dismiss(service, frame.body["end"], control))
             answers.add(task)
             task.add_done_callback(answers.discard)
+        elif "tell" in frame.body:
+            number = frame.body["tell"]
+            wire.send(control, {"told": number, **service.tell(number)})
         else:
             _admit(service, frame)
 

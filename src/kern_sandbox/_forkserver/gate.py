@@ -63,11 +63,12 @@ class Gate:
         self._proxy: _Proxy | None = None
         self._inside: dict[int, Box] = {}
         self._parting: dict[int, _Parting] = {}
+        self._inquiring: dict[int, float] = {}
 
     @property
     def dues(self) -> list[float]:
         """When ``expire`` is to be called, monotonic."""
-        return [parting.due for parting in self._parting.values()]
+        return [*(parting.due for parting in self._parting.values()), *self._inquiring.values()]
 
     def prepare(self, plan: Plan) -> None:
         """Boxes of ``plan`` will be asked for: have the proxy start meanwhile, if they have doors.
@@ -111,6 +112,14 @@ class Gate:
         self._parting[box.number] = _Parting(box, then, time.monotonic() + _ANSWER_S)
         self._say(self._proxy, {"end": box.number})
 
+    def inquire(self, box: Box) -> None:
+        """Tell the caller of ``box`` what is new in its record; ``None`` where that is not known."""
+        if box.number not in self._inside or self._proxy is None:
+            _answer(box, None)
+            return
+        self._inquiring[box.number] = time.monotonic() + _ANSWER_S
+        self._say(self._proxy, {"tell": box.number})
+
     def expire(self, now: float) -> None:
         """A proxy that does not answer is as good as dead, and is killed."""
         if any(due <= now for due in self.dues):
@@ -147,9 +156,16 @@ class Gate:
         if frame is None:
             self._lose()
             return
+        record = {"rows": frame.body["rows"], "more": frame.body["more"]}
+        if "told" in frame.body:
+            self._inquiring.pop(frame.body["told"], None)
+            inside = self._inside.get(frame.body["told"])
+            if inside is not None:
+                _answer(inside, record)
+            return
         parting = self._parting.pop(frame.body["box"], None)
         if parting is not None:
-            parting.box.evidence["egress"] = {"rows": frame.body["rows"], "more": frame.body["more"]}
+            parting.box.evidence["egress"] = record
             parting.then()
 
     def _lose(self) -> None:
@@ -163,7 +179,10 @@ class Gate:
         os.close(proxy.pidfd)
         proxy.control.close()
         inside, self._inside = self._inside, {}
+        inquiring, self._inquiring = self._inquiring, {}
         for box in inside.values():
+            if box.number in inquiring:
+                _answer(box, None)
             box.notes.append(_LOST)
             if box.call is None:
                 box.end("cancelled")
@@ -173,6 +192,11 @@ class Gate:
         for each in parting.values():
             each.box.notes.append(_LOST)
             each.then()
+
+
+def _answer(box: Box, record: dict[str, Any] | None) -> None:
+    if box.call is not None:
+        wire.reply(box.call, {"record": record, "note": _LOST if record is None else ""})
 
 
 def _start(host_id: int | None) -> _Proxy:

@@ -27,6 +27,9 @@ __all__ = ["Counter", "HeldBox", "hear"]
 _ROOM = 1 << 16
 _COUNTER_ROOM = 4096
 _WORDS = 4000
+_LOOK_AGAIN_S = 0.05
+"""How long a thread waits before it looks whether another one has taken in what it waits for."""
+_RECORD_S = 20.0
 
 
 class Counter(NamedTuple):
@@ -79,6 +82,7 @@ class HeldBox:
         self._stderr = [launched.stderr]
         self._counters: list[Counter] = []
         self._answers: collections.deque[str] = collections.deque()
+        self._records: collections.deque[dict[str, Any]] = collections.deque()
         self._reading = threading.Lock()
 
     def attend(self) -> None:
@@ -96,6 +100,8 @@ class HeldBox:
             self.evidence = {}
         elif "answer" in frame.body:
             self._answers.append(frame.body["answer"])
+        elif "record" in frame.body:
+            self._records.append(frame.body)
         elif "started" in frame.body:
             rows = zip(frame.body["counters"], frame.fds)
             self._counters = [Counter(name, key, unit, fd) for (name, key, unit), fd in rows]
@@ -135,12 +141,25 @@ class HeldBox:
         self._attend_until(lambda: bool(self._answers), patience_s)
         return self.evidence is not None or not self._answers or self._answers.popleft() != "exit"
 
+    def new_record(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """What the box has asked of the egress proxy since the last time, and notes; ``None`` if that is not known."""
+        try:
+            wire.send(self.call, {"inquire": True})
+        except OSError:
+            return None, []  # the box has ended, and its evidence has the rest
+        self._attend_until(lambda: bool(self._records), _RECORD_S)
+        if not self._records:
+            return None, []
+        told = self._records.popleft()
+        return told["record"], [told["note"]] if told["note"] else []
+
     def _attend_until(self, enough: Callable[[], bool], patience_s: float) -> None:
         until = time.monotonic() + patience_s
         poller = select.poll()
         poller.register(self.call, select.POLLIN)
         self.attend()
-        while self.evidence is None and not enough() and poller.poll(max(0.0, until - time.monotonic()) * 1000):
+        while self.evidence is None and not enough() and time.monotonic() < until:
+            poller.poll(min(_LOOK_AGAIN_S, max(0.0, until - time.monotonic())) * 1000)
             self.attend()
 
     def raise_not_started(self, facts: Facts) -> None:

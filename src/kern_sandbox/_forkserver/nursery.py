@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import signal
 import time
 from typing import Any, Callable, NamedTuple
@@ -27,6 +28,7 @@ START_LIMIT_S = 60.0
 """How long a box may take from its order to its program's start, seconds; a template's imports count."""
 _KILLED = "the process that boxes are forked from was killed"
 _BASE_LIMIT_S = 10.0
+_LAST_WORDS_MS = 1000
 _SETTLE_S = 0.05
 """How long after a Sandbox's first Python call a booted interpreter is started, seconds."""
 _LINGER_S = 60.0
@@ -160,9 +162,9 @@ class Nursery:
         box = self._conceive_or_fail(source)
         try:
             self._order(box, owner, frame)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError):  # its source took the request along when it ended
             self.hooks.finish(box)
-            raise SourceFailed(source.failure or lost(_KILLED)) from None
+            raise SourceFailed(self._why_gone(source)) from None
         return box
 
     def _order(self, box: Box, owner: Owner, frame: wire.Frame) -> None:
@@ -228,8 +230,16 @@ class Nursery:
         try:
             return self._conceive(source, START_LIMIT_S)
         except (BrokenPipeError, ConnectionResetError):
+            raise SourceFailed(self._why_gone(source)) from None
+
+    def _why_gone(self, source: Source) -> dict[str, Any]:
+        """What a source that takes no more requests has said at its end."""
+        poller = select.poll()
+        if source.failure is None:
+            poller.register(source.control, select.POLLIN)
+        while source.failure is None and (source.has_word or poller.poll(_LAST_WORDS_MS)):
             self._on_source(source)
-            raise SourceFailed(source.failure or lost(_KILLED)) from None
+        return source.failure or lost(_KILLED)
 
     def gone(self, box: Box) -> bool:
         """Forget ``box``; ``False`` if that was done before."""
@@ -263,8 +273,7 @@ class Nursery:
         except BaseException as error:  # whatever happened, the group must not outlive it
             self.groups.put_away(group)
             if isinstance(error, (BrokenPipeError, ConnectionResetError)):
-                self._on_source(stem)
-                raise SourceFailed(stem.failure or lost(_KILLED)) from None
+                raise SourceFailed(self._why_gone(stem)) from None
             raise
         self._watch_source(template)
         return template
@@ -316,7 +325,7 @@ class Nursery:
         """A source is gone or could not be built: boxes that it has not made yet fail for that reason."""
         stem = self.stems.get(source.key)
         if source is not stem and not source.ready and source.plan.preload and reason["failed"] == "engine":
-            reason = {**reason, "failed": "preload", "text": _how_import_ended(source)}
+            reason = {**reason, "failed": "preload", "text": source.why_import_ended}
         source.failure = reason
         unborn = [self.boxes[number] for number in source.waiting if number in self.boxes]
         for box in unborn:
@@ -389,10 +398,3 @@ class Nursery:
         for stem in list(self.stems.values()):
             self.end_stem(stem)
         self.maker.close()
-
-
-def _how_import_ended(template: Source) -> str:
-    """Why the process is gone that was importing modules."""
-    if template.group is not None and template.group.evidence().oom_kills:
-        return "importing a module needed more memory than memory_mb and what templates have beyond it"
-    return "a module ended the process while it was imported"

@@ -163,6 +163,9 @@ class Server:
         if box.call is not None and not box.read_call():
             self.loop.drop(box.call)
             box.end("cancelled")
+        if box.inquires:
+            box.inquires = False
+            self.gate.inquire(box)
 
     def _on_report(self, box: Box) -> None:
         before = {"ready", "started"} & set(box.evidence)

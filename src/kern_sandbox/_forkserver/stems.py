@@ -79,6 +79,13 @@ class Source:
         return first or wire.receive(self.control)
 
     @property
+    def why_import_ended(self) -> str:
+        """Why the process is gone that was importing modules."""
+        if self.group is not None and self.group.evidence().oom_kills:
+            return "importing a module needed more memory than memory_mb and what templates have beyond it"
+        return "a module ended the process while it was imported"
+
+    @property
     def has_word(self) -> bool:
         """Whether a frame was taken in and not looked at yet."""
         return self._first is not None
@@ -183,7 +190,7 @@ class StemMaker:
         part, nested = how
         inside = INNER_ID if nested else plan.user
         lender = Lender(host_id, self._mounter)
-        trees = lender.open(plan.base) if self.can_mount else None
+        trees = lender.begin(plan.base)
         ours, theirs = wire.pair()
         mapped, go = os.pipe2(os.O_CLOEXEC)
         library = library_files(bytecode=plan.like_host) if nested else {}

@@ -7,6 +7,7 @@ fork of this one.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import json
@@ -112,18 +113,20 @@ def _is_ours(module: object) -> bool:
 
 
 def start(control: socket.socket, plan: Plan, part: Confinement) -> None:
-    """In a fresh child of a stem: become a template. Never returns.
-
-    Raises:
-        OSError: the interpreter cannot be executed.
-    """
+    """In a fresh child of a stem: become a template, or say why its interpreter cannot be one. Never returns."""
     known = fds.memory_file("kern-terms", _terms(plan, part))
     away = [fcntl.fcntl(fd, fcntl.F_DUPFD, _FREE) for fd in (control.fileno(), known)]
     for target, fd in enumerate(away, 3):
         os.dup2(fd, target, inheritable=True)
     _take_pipes()
     processes.close_except([3, 4])
-    os.execve(plan.python, [plan.python, _PROGRAM], dict(plan.env))
+    try:
+        os.execve(plan.python, [plan.python, _PROGRAM], dict(plan.env))
+    except OSError as error:
+        how = "was not found" if error.errno == errno.ENOENT else f"cannot be executed ({error.strerror})"
+        failed = "preload" if plan.preload else "template"
+        wire.reply(socket.socket(fileno=3), {"failed": failed, "text": f"{plan.python} {how} in {plan.userland}"})
+        os._exit(1)
 
 
 def _take_pipes() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._box.build import open_trees
-from .._box.plan import Bind, Step
+from .._box.plan import WORKSPACE, Bind, Step
 from .._linux import fds, mounts, processes
 from .._linux.abi import Clone
 from .ownership import Loan, give_back, lend
@@ -38,6 +38,21 @@ class Lender:
         self._plain: dict[int, bool] = {}
         self._loans: dict[str, Loan] = {}
 
+    def begin(self, steps: Sequence[Step]) -> list[int] | None:
+        """Get a stem's base ready: its sources, opened where this process may mount; ``None`` where the stem does that.
+
+        Raises:
+            OSError: as ``open``; then nothing is on loan.
+        """
+        try:
+            for step in steps:
+                if isinstance(step, Bind) and step.writable and step.target.startswith(f"{WORKSPACE}/"):
+                    self._lend_where_plain(step)
+            return self.open(steps) if self._mounter is None else None
+        except OSError:
+            self.close()
+            raise
+
     def open(self, steps: Sequence[Step]) -> list[int]:
         """Detached copies of what ``steps`` show, as descriptors; only where this process may mount.
 
@@ -55,12 +70,8 @@ class Lender:
         Raises:
             OSError: as ``open``; or its files cannot be made the box's.
         """
-        if self._mounter is None:
-            self._lend_where_plain(bind)
-            return self.open((bind,))[0]
-        if self._host_id is not None:
-            self._lend(bind.source)
-        return self._mounter.open(bind)
+        self._lend_where_plain(bind)
+        return self.open((bind,))[0] if self._mounter is None else self._mounter.open(bind)
 
     def give_back(self, source: str) -> None:
         """Nobody uses the workspace ``source`` any more."""
@@ -89,11 +100,12 @@ class Lender:
         return not self._plain[device]
 
     def _lend_where_plain(self, bind: Bind) -> None:
-        if bind.owned and not self._translates(bind.source, os.stat(bind.source).st_dev):
-            self._lend(bind.source)
-
-    def _lend(self, source: str) -> None:
-        assert self._host_id is not None
+        """Let the box own a directory that is its Sandbox's alone, where no mount can translate the ids."""
+        if self._host_id is None or not bind.owned:
+            return
+        if self._mounter is None and self._translates(bind.source, os.stat(bind.source).st_dev):
+            return
+        source = bind.source
         if source not in self._loans:
             self._loans[source] = lend(source, self._host_id)
 

@@ -1,7 +1,8 @@
 """The program of the box that prepares an image: bytecode for its standard library, where it comes without.
 
-Usage: ``python3 compile_library.py DIRECTORY``, below which each file lies at its own path. It is valid whatever the
-time of its source is, for the image never changes. Stdlib only, Python 3.8 or later.
+Usage: ``python3 compile_library.py DIRECTORY [MODE]``, below which each file lies at its own path. It is valid whatever
+the time of its source is, for the image never changes; with the MODE ``TIMESTAMP``, as long as its source does not
+change. Stdlib only, Python 3.8 or later.
 """
 
 import importlib.util
@@ -29,29 +30,29 @@ def missing(library: str) -> "list[str]":
     return found
 
 
-def compile_all(sources: "list[str]", target: str) -> None:
+def compile_all(sources: "list[str]", target: str, mode: py_compile.PycInvalidationMode) -> None:
     """Write the bytecode of each source; one that does not compile has none, as everywhere."""
     for source in sources:
         cache = importlib.util.cache_from_source(source)
-        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         py_compile.compile(source, target + cache, source, invalidation_mode=mode, quiet=2)
 
 
-def main(target: str) -> None:
+def main(target: str, name: str = "UNCHECKED_HASH") -> None:
     """Share the work among as many processes as there are processors."""
+    mode = py_compile.PycInvalidationMode[name]
     sources = missing(os.path.realpath(sysconfig.get_path("stdlib")))
     count = max(1, min(8, len(os.sched_getaffinity(0)), len(sources) // 20))
     children = []
     for number in range(1, count):
         pid = os.fork()
         if pid == 0:
-            compile_all(sources[number::count], target)
+            compile_all(sources[number::count], target, mode)
             os._exit(0)
         children.append(pid)
-    compile_all(sources[::count], target)
+    compile_all(sources[::count], target, mode)
     for pid in children:
         os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -33,7 +33,9 @@ def main(command: str) -> int:
     if status:
         return status if status > 0 else 128 - status
     make_home(alone=False)
-    compileall.compile_dir(site_packages(), quiet=2, workers=os.cpu_count() or 1)  # files for other Pythons fail
+    many = importlib.util.find_spec("multiprocessing") is not None  # some images leave it out
+    workers = (os.cpu_count() or 1) if many else 1
+    compileall.compile_dir(site_packages(), quiet=2, workers=workers)  # files for other Pythons fail
     return 0
 
 

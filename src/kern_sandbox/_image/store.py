@@ -22,6 +22,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from .._linux.libc import sync_file_system
+from .._places import cache_directory
 from ..errors import ImageError
 
 __all__ = ["Found", "Store", "Stored"]
@@ -49,7 +51,7 @@ class Store:
     """The store below ``folder``; the user's own if ``None``."""
 
     def __init__(self, folder: str | None = None) -> None:
-        self.folder = folder or _own_folder()
+        self.folder = folder or os.path.join(cache_directory(), "images")
 
     # Names
 
@@ -94,9 +96,11 @@ class Store:
         """
         lock = self._lock(digest, "LOCK_EX")
         try:
-            if os.path.isdir(self._place(digest)):
+            if _read(os.path.join(self._place(digest), "image.json")):
                 yield None
                 return
+            if os.path.lexists(self._place(digest)):
+                self._throw_away(digest)
             stage = self._folder("staging", _hex(digest))
             shutil.rmtree(os.path.join(stage, "new"), ignore_errors=True)
             os.makedirs(os.path.join(stage, "new", "root"), 0o755)
@@ -109,6 +113,7 @@ class Store:
         new = os.path.join(stage, "new")
         self._write(os.path.join(new, "image.json"), {**about, "digest": digest, "made": time.time()})
         self._folder("rootfs")
+        sync_file_system(new)  # a machine that loses its power must not come back with half of it under its name
         os.rename(new, self._place(digest))
         self.discard(stage)
 
@@ -177,13 +182,16 @@ class Store:
 
     def _remove(self, digest: str) -> bool:
         with self._if_free(digest) as free:
-            if not free:
-                return False
-            trash = tempfile.mkdtemp(dir=self._folder("trash"))
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(self._place(digest), os.path.join(trash, "image"))
+            if free:
+                self._throw_away(digest)
+            return free
+
+    def _throw_away(self, digest: str) -> None:
+        """Remove what stands in an image's place, whole or not; whoever calls has its lock."""
+        trash = tempfile.mkdtemp(dir=self._folder("trash"))
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self._place(digest), os.path.join(trash, "image"))
         self.discard(trash)
-        return True
 
     # Files
 
@@ -237,13 +245,6 @@ class Store:
         except BaseException:  # whatever happened, no half of a file stays
             os.unlink(temporary)
             raise
-
-
-def _own_folder() -> str:
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(cache):
-        cache = os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(cache, "kern-sandbox", "images")
 
 
 def _hex(digest: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .syscalls import NUMBERS
 
-__all__ = ["libc", "prctl_function", "syscall"]
+__all__ = ["libc", "prctl_function", "sync_file_system", "syscall"]
 
 # PyDLL keeps the interpreter lock: after a raw clone the child must still hold it, and no call made here blocks.
 libc = ctypes.PyDLL(None if os.name == "posix" else "msvcrt", use_errno=True)
@@ -21,6 +21,22 @@ def prctl_function() -> Any:
     function = libc.prctl
     function.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
     return function
+
+
+def sync_file_system(path: str) -> None:
+    """Wait until everything that the file system of the directory ``path`` holds is on its disk (syncfs(2)).
+
+    Raises:
+        OSError: it cannot be written there.
+    """
+    blocking = ctypes.CDLL(None, use_errno=True)  # this takes long, so other threads go on meanwhile
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if blocking.syncfs(fd):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), path)
+    finally:
+        os.close(fd)
 
 
 @functools.lru_cache(maxsize=1)

@@ -32,7 +32,7 @@ _PROGRAMS = {
 _OPTIONS = (
     "memory_mb", "workspace_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
     "profiles", "require_limits", "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root",
-    "prewarm", "preload", "setup", "deps_readonly", "egress_allow", "image",
+    "prewarm", "preload", "setup", "deps_readonly", "egress_allow", "setup_egress_allow", "image",
 )  # fmt: skip
 _STATUS = """\
 exit status:
@@ -279,6 +279,8 @@ def _add_security(box: Any) -> None:
     add("--network", action="store_true", help="share this machine's network, its loopback included")
     words = "a host that the code may reach, e.g. *.example.com or db.internal:5432; none for none; may be repeated"
     add("--egress-allow", action="append", metavar="HOST", help=words)
+    words = "the same for --setup alone, instead of --egress-allow; may be repeated"
+    add("--setup-egress-allow", action="append", metavar="HOST", help=words)
     words = "show a directory of this machine, read-only unless :rw follows; may be repeated"
     add("--mount", dest="mounts", action="append", type=_mount, metavar="DIR:TARGET", help=words)
     words = "untrusted turns every tightening on and refuses an option that loosens one"
@@ -337,8 +339,9 @@ def sandbox_options(arguments: argparse.Namespace) -> dict[str, Any]:
         options["env"] = dict(arguments.env)
     if arguments.mounts is not None:
         options["mounts"] = dict(arguments.mounts)
-    if arguments.egress_allow is not None:
-        options["egress_allow"] = [host for host in arguments.egress_allow if host != "none"]
+    for name in ("egress_allow", "setup_egress_allow"):
+        if options[name] is not None:
+            options[name] = [host for host in options[name] if host != "none"]
     if arguments.tmpfs is not None:
         options["tmpfs"] = {path: size for path, size in arguments.tmpfs if path != "none"}
     return options

@@ -12,6 +12,7 @@ from .._image.images import Making, Progress, load, obtain
 from .._image.reference import parse
 from .._image.store import Store
 from ..bytecode import add_bytecode
+from ..bytecode import collect as collect_libraries
 from ..errors import SpecError
 from ..setup import collect as collect_setups
 
@@ -87,12 +88,12 @@ def _full(word: str) -> str:
 
 
 def collect(_: argparse.Namespace) -> Said:
-    """Remove what nothing names and nobody uses, and setup layers that were not used for a month."""
+    """Remove what nothing names and nobody uses, and what was made and not used for a month."""
     store = Store()
     setups = collect_setups()
     before = store.size()
     gone = store.collect()
-    freed = before - store.size() + setups.size
+    freed = before - store.size() + setups.size + collect_libraries().size
     plain = {"removed": gone, "setups": setups.entries, "freed_bytes": freed}
     return plain, [*gone, f"{setups.entries} setup layers removed", f"{size_words(freed)} freed"]
 

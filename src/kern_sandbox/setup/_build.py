@@ -65,8 +65,8 @@ class Build:
             "mounts": [(bind.source, bind.target) for bind in self._mounts()],
             "inputs": sorted((path, hashlib.sha256(data).hexdigest()) for path, data in inputs.items()),
         }
-        if self.asked.egress_allow is not None:  # what a command could not reach, it may have done without
-            told["egress"] = self.asked.egress_allow
+        if self.asked.setup_egress is not None:  # what a command could not reach, it may have done without
+            told["egress"] = self.asked.setup_egress
         return hashlib.sha256(json.dumps(told).encode("ascii")).hexdigest()[:32]
 
     def run(self, making: str, inputs: Mapping[str, bytes], stop: Stop) -> None:
@@ -95,17 +95,17 @@ class Build:
         return [bind for bind in binds if not bind.writable]
 
     def _plan(self, room: Workspace, known: Registries) -> Plan:
-        """A box with the network, or with what a Sandbox's ``egress_allow`` leaves of it, under limits of its own."""
+        """A box with the network, or with what a Sandbox leaves of it, under limits of its own."""
         spec = BoxSpec.of(
             memory_mb=_MEMORY_MB,
             pids=_PIDS,
             timeout_s=_TIMEOUT_S,
-            network=self.asked.egress_allow is None,
+            network=self.asked.setup_egress is None,
             env=self.asked.env,
             apparmor=self.asked.apparmor,
             require_limits=self.asked.require_limits,
         )
-        spec = replace(spec, egress_allow=self.asked.egress_allow)
+        spec = replace(spec, egress_allow=self.asked.setup_egress)
         shared = Bind(room.path, "/workspace", writable=True, owned=True, identity=room.identity)
         further = [*self.guest, *known.steps, *known.mounts, *_lent_pip(self.userland)]
         bare = plan(spec, self.userland, self._mounts(), shared, further)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Callable
 from .._box.plan import Bind, Plan, Step, Userland
 from .._forkserver.client import Temporary
 from .._forkserver.launch import Stop
-from .._shelf import Collected, Held, Shelf, cache_directory
+from .._places import cache_directory
+from .._shelf import Collected, Held, Shelf
 from ..checks import short
 from ..errors import SandboxError, SessionClosed, StartError
 from ..spec import BoxSpec

@@ -1,0 +1,74 @@
+"""Userlands for images as tests make them, out of what this host has: a shell, or a Python with or without pip."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+
+from images import Member, folder, layer, member, symlink
+from support import need
+
+_NOT_NEEDED = frozenset(
+    ("__pycache__", "test", "tests", "idlelib", "lib2to3", "ensurepip", "pydoc_data", "tkinter", "turtledemo",
+     "unittest", "multiprocessing", "sqlite3", "wsgiref", "site-packages", "dist-packages", "dbm", "curses", "venv",
+     "msilib")
+)  # fmt: skip
+_FOR_PIP = frozenset(("asyncio", "distutils", "xml", "xmlrpc"))
+_APPLETS = ("sh", "cat", "env", "id", "ls", "mkdir", "readlink", "rm", "test", "touch")
+
+
+def busybox() -> bytes:
+    """The program."""
+    path = shutil.which("busybox")
+    need(path is not None, "busybox is not installed")
+    assert path is not None
+    return Path(path).read_bytes()
+
+
+def shell_layer(*more: Member) -> bytes:
+    """A layer with a shell, and ``more`` after it."""
+    names = [symlink(f"bin/{name}", "busybox") for name in _APPLETS]
+    return layer(folder("bin"), member("bin/busybox", busybox(), mode=0o755), *names, *more)
+
+
+def put_python(root: Path, *, pip: bool = False) -> None:
+    """Fill ``root`` with this host's Python and a part of its library, without bytecode; a shell and pip if asked."""
+    need(shutil.which("ldd") is not None, "ldd is not installed")
+    binary = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
+    library = Path(sysconfig.get_path("stdlib"))
+    target = root / "usr/bin" / f"python3.{sys.version_info[1]}"
+    target.parent.mkdir(parents=True)
+    shutil.copy(binary, target)
+    (target.parent / "python3").symlink_to(target.name)
+    left_out = _NOT_NEEDED if pip else _NOT_NEEDED | _FOR_PIP
+
+    def unwanted(place: str, names: list[str]) -> list[str]:
+        return [name for name in names if name in left_out or name.startswith("config-")]
+
+    shutil.copytree(library, root / "usr/lib" / library.name, ignore=unwanted)
+    modules = [binary, *(library / "lib-dynload").glob("*.so")]
+    said = subprocess.run(["ldd", *modules], capture_output=True, text=True, check=False).stdout
+    for needed in sorted(set(re.findall(r"(/\S+) \(0x", said))):
+        copy = root / "lib" / os.path.basename(needed) if "ld-linux" not in needed else root / needed[1:]
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(needed, copy)
+    if pip:
+        _put_pip(root / "usr/lib" / library.name)
+        (root / "bin").mkdir()
+        (root / "bin/sh").write_bytes(busybox())
+        (root / "bin/sh").chmod(0o755)
+
+
+def _put_pip(library: Path) -> None:
+    """In the library itself, which every Python has on its path."""
+    found = find_spec("pip")
+    need(found is not None, "this Python has no pip")
+    assert found is not None
+    assert found.origin is not None
+    shutil.copytree(os.path.dirname(found.origin), library / "pip")
