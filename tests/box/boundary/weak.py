@@ -288,7 +288,7 @@ def weakened(*names: str) -> Iterator[None]:
 def edit_plan(sandbox: Sandbox, edit: Callable[[Plan], Plan]) -> None:
     """Give ``sandbox`` another plan before its first call."""
     session = sandbox._session
-    session._plan = edit(session.plan)
+    session._bare = session._plan = edit(session.plan)
     session._key = session.plan.key
 
 
