@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 import socket
 
@@ -62,3 +63,16 @@ def test_any_bytes_are_a_frame_or_a_value_error_and_no_descriptor_leaks(data: by
             for fd in frame.fds:
                 os.close(fd)
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_frame_that_is_nested_too_deeply_leaves_no_descriptor_open() -> None:
+    ours, theirs = wire.pair()
+    reader, writer = os.pipe()
+    before = len(os.listdir("/proc/self/fd"))
+    with ours, theirs:
+        theirs.sendmsg([b"J" + b"[" * 50_000], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [reader]))])
+        with pytest.raises((ValueError, RecursionError)):
+            wire.receive(ours)
+        assert len(os.listdir("/proc/self/fd")) == before
+    os.close(reader)
+    os.close(writer)

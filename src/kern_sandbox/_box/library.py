@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import marshal
 import os
+import types
 from typing import Any
 
 from .plan import GUEST
@@ -64,7 +65,14 @@ def _code(room: str, name: str, path: str) -> Any:
     if not room and name == "__init__":
         return compile('"""The engine, in a template."""', "__init__.py", "exec")
     dotted = ".".join(part for part in ("kern_sandbox", room, "" if name == "__init__" else name) if part)
-    return importlib.machinery.SourceFileLoader(dotted, path).get_code(dotted)
+    code = importlib.machinery.SourceFileLoader(dotted, path).get_code(dotted)
+    return None if code is None else _placed(code, os.path.join(LIBRARY, "kern_sandbox", room, f"{name}.py"))
+
+
+def _placed(code: types.CodeType, path: str) -> types.CodeType:
+    """``code`` as if compiled from ``path``: a box need not learn where the host keeps this package."""
+    parts = (_placed(part, path) if isinstance(part, types.CodeType) else part for part in code.co_consts)
+    return code.replace(co_filename=path, co_consts=tuple(parts))
 
 
 def _bytecode(code: Any) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from .._box.confine import Confinement
 from .._box.filter import FilterPolicy, compile_filter
@@ -10,13 +11,24 @@ from .._box.plan import Plan
 from .._linux import caps, cgroup, landlock, seccomp
 from ..errors import CgroupUnavailable
 
-__all__ = ["Abilities", "limits_of"]
+__all__ = ["Abilities", "limits_of", "template_limits"]
+
+_BIRTH_PIDS = 1024
+_BIRTH_MEMORY = 256 << 20
 
 
 def limits_of(plan: Plan) -> cgroup.Limits:
     """The cgroup limits that a plan asks for; one process more, for init is inside."""
     pids = None if plan.pids is None else plan.pids + 1
     return cgroup.Limits(memory_bytes=plan.memory_bytes, pids=pids, cpus=plan.cpus)
+
+
+def template_limits(plan: Plan) -> cgroup.Limits:
+    """What a template may use: as much as a box, and room for the boxes that it makes, until they enter their own."""
+    limits = limits_of(plan)
+    memory = None if limits.memory_bytes is None else limits.memory_bytes + _BIRTH_MEMORY
+    pids = None if limits.pids is None else limits.pids + _BIRTH_PIDS
+    return replace(limits, memory_bytes=memory, pids=pids)
 
 
 class Abilities:

@@ -13,8 +13,12 @@ from .._box.filter import describe
 from .._linux import fds, seccomp
 from .._linux.cgroup import Group
 from . import wire
+from .replies import evidence_of
 
-__all__ = ["Box", "Ending"]
+__all__ = ["Box", "Ending", "too_late"]
+
+_MOST_FRAMES = 256
+_STOLEN_S = 0.5
 
 Ending = Literal["exit", "timeout", "cancelled", "escape", "killed", "disk_full"]
 
@@ -114,8 +118,8 @@ class Box:
             self.end(self.ending)
 
     def read_report(self) -> bool:
-        """Take in every frame that init has sent; ``False`` once there will be no more."""
-        while True:
+        """Take in what init has sent, at most so much at a time; ``False`` once there will be no more."""
+        for _ in range(_MOST_FRAMES):
             try:
                 frame = wire.receive(self.report, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -125,11 +129,12 @@ class Box:
             if "doors" in frame.body:
                 self.doors += frame.fds
                 continue
-            self.evidence.update(frame.body)
-            if frame.fds and self.listener is None:
+            self.evidence.update(evidence_of(frame.body))
+            if frame.fds and self.listener is None and "ready" in frame.body:
                 self.listener, self.new_listener = frame.fds.pop(), True
             for fd in frame.fds:
                 os.close(fd)
+        return True
 
     def tell_started(self, *, named: bool) -> None:
         """Give a caller that holds the box its notes, and the open files of its counters; ``named`` as in a verdict."""
@@ -155,7 +160,7 @@ class Box:
         """
         if self.listener is None:
             return False
-        notification = seccomp.receive(self.listener)
+        notification = _taken(self.listener)
         if notification is None:
             return not seccomp.hung_up(self.listener)
         self.evidence["escape"] = describe(notification.nr, notification.arch)
@@ -218,3 +223,20 @@ class Box:
         if self.call is not None:
             self.call.close()
         self.report.close()
+
+
+def too_late(*_: object) -> None:
+    """For SIGALRM in the process that serves boxes."""
+    raise InterruptedError("a forbidden call was reported, and somebody else took the report")
+
+
+def _taken(listener: int) -> seccomp.Notification | None:
+    """The forbidden call that waits.
+
+    A module that was preloaded may hold the listener too and be faster: Linux would then wait, and every box with us.
+    """
+    signal.setitimer(signal.ITIMER_REAL, _STOLEN_S)
+    try:
+        return seccomp.receive(listener)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

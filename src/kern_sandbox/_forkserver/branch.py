@@ -259,7 +259,8 @@ class Branch(Lines):
     def end(self, sinks: Sinks) -> CellEnd:
         """End the session, and the box if its keeper does not do that."""
         self.kill()
-        until = time.monotonic() + _END_S
+        mute = self.acknowledged < self._asked  # the code may have stopped the keeper
+        until = time.monotonic() + (_MUTE_S if mute else _END_S)
         while True:
             word = self.next(sinks, until)
             if word.source == "keeper" and word.body is not None and "ended" in word.body:

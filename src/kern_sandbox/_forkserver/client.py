@@ -88,6 +88,7 @@ class ForkServer:
         self._known: dict[str, int] = {}
         self._owners: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._reading = threading.Lock()  # of the log: whoever sends holds the other, and may find that it has died
         keep = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         try:
             self._process = subprocess.Popen(
@@ -180,6 +181,8 @@ class ForkServer:
         except (BrokenPipeError, ConnectionResetError):
             raise self.death() from None
         except OSError as error:
+            if error.errno == errno.EBADF:  # another thread has found it dead and let it go
+                raise self.death() from None
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):
                 hint = "Too many descriptors are open, or in flight over sockets of this user: raise `ulimit -n`"
                 raise HostError("handing descriptors to the fork server", errno=error.errno, hint=hint) from error
@@ -201,7 +204,7 @@ class ForkServer:
 
     def _last_words(self) -> str:
         """The end of its standard error: empty unless it failed."""
-        with self._lock:
+        with self._reading:
             if self._log is not None:
                 size = os.fstat(self._log).st_size
                 tail = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL))
@@ -210,7 +213,7 @@ class ForkServer:
 
     def _close_log(self) -> None:
         self._last_words()
-        with self._lock:
+        with self._reading:
             if self._log is not None:
                 os.close(self._log)
                 self._log = None

@@ -86,9 +86,25 @@ async def _serve(control: socket.socket) -> None:
 
 def _admit(service: Service, frame: wire.Frame) -> None:
     body: dict[str, Any] = frame.body
-    listeners = [socket.socket(fileno=fd) for fd in frame.fds]
+    listeners = [listener for listener in map(_listener, frame.fds) if listener is not None]
+    if len(listeners) < len(frame.fds):
+        sys.stderr.write("kern-egress: a door is not a listener\n")  # foreign code had the word: the box has no way out
+        return
     doors = [((str(host), int(port)), listener) for (host, port), listener in zip(body["doors"], listeners)]
     service.admit(body["box"], body["egress"], doors)
+
+
+def _listener(fd: int) -> socket.socket | None:
+    """The listening socket behind ``fd``; one that is none is closed."""
+    try:
+        sock = socket.socket(fileno=fd)
+    except OSError:
+        os.close(fd)
+        return None
+    if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return sock
+    sock.close()
+    return None
 
 
 async def _dismiss(service: Service, number: int, control: socket.socket) -> None:

@@ -89,6 +89,8 @@ class Gate:
         first = box.handed
         box.handed += len(doors)
         try:
+            if box.handed > len(plan.doors):
+                raise ValueError("a box has sent more doors than its plan has")
             proxy = self._running()
             self._inside[box.number] = box
             for start in range(0, len(doors), _BATCH):

@@ -25,6 +25,10 @@ class Groups:
         ready = self._ready.setdefault(limits, collections.deque())
         return ready.popleft() if ready else self.host.make(limits)
 
+    def apart(self, limits: Limits) -> Group:
+        """A group as ``take`` gives it, of limits that are not asked for again soon."""
+        return self.host.make(limits)
+
     def put_away(self, group: Group) -> None:
         """``group``'s box has ended; remove it when there is time."""
         self._ended.append(group)

@@ -199,12 +199,12 @@ def _spawn_ordered(stage: _Stage, plan: Plan, appetite: _Appetite) -> int:
     order = _take_order(stage, plan)
     fds.inherit_only(3)
     appetite.for_program()
+    wire.send(stage.report, {"started": True})  # said first: if this process is killed, the order is not given again
     try:
         pid = _spawn(order)
     except ValueError as error:
         raise OSError(22, str(error)) from None
     appetite.for_init()
-    wire.send(stage.report, {"started": True})
     return pid
 
 

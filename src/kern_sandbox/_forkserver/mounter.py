@@ -6,6 +6,7 @@ files behind by the time that a workspace is needed; so one process keeps them i
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -38,22 +39,32 @@ class Mounter:
         Raises:
             OSError: the source is missing or not what was vetted, or namespaces are refused.
         """
+        frame = self._ask(bind) or self._ask(bind)  # one that was killed is replaced
+        if frame is None:
+            raise OSError(errno.ECHILD, "the process that opens workspaces was killed", bind.source)
+        if not frame.fds:
+            raise OSError(frame.body["errno"], frame.body["text"], bind.source)
+        return frame.fds[0]
+
+    def _ask(self, bind: Bind) -> wire.Frame | None:
+        """Its answer, or ``None`` if it has died."""
         if self._control is None:
             self._start()
         assert self._control is not None
+        frame = None
         try:
             wire.send(self._control, {"bind": list(bind)})
             poller = select.poll()
             poller.register(self._control, select.POLLIN)
-            frame = wire.receive(self._control) if poller.poll(_LIMIT_S * 1000) else None
+            if not poller.poll(_LIMIT_S * 1000):
+                self.close()
+                raise OSError(errno.ETIMEDOUT, "the process that opens workspaces did not answer", bind.source)
+            frame = wire.receive(self._control)
         except (BrokenPipeError, ConnectionResetError):
-            frame = None
+            pass  # it is gone, as at the end of file
         if frame is None:
             self.close()
-            raise OSError(110, "the process that opens workspaces did not answer", bind.source)
-        if not frame.fds:
-            raise OSError(frame.body["errno"], frame.body["text"], bind.source)
-        return frame.fds[0]
+        return frame
 
     def close(self) -> None:
         """End the process, if there is one."""

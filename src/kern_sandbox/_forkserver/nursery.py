@@ -13,12 +13,12 @@ from .._box.plan import Plan
 from .._linux import fds
 from ..errors import HostError
 from . import wire
-from .abilities import Abilities, limits_of
+from .abilities import Abilities, limits_of, template_limits
 from .boxes import Box
 from .groups import Groups
 from .loop import Loop
 from .owners import Owner
-from .replies import SourceFailed, lost
+from .replies import SourceFailed, evidence_of, lost, notes_of
 from .spares import UNUSED_LIMIT_S, Spares
 from .stems import Source, Stem, StemMaker
 
@@ -26,6 +26,7 @@ __all__ = ["START_LIMIT_S", "Hooks", "Nursery"]
 
 START_LIMIT_S = 60.0
 """How long a box may take from its order to its program's start, seconds; a template's imports count."""
+_KILLED = "the process that boxes are forked from was killed"
 _BASE_LIMIT_S = 10.0
 _LAST_WORDS_MS = 1000
 _SETTLE_S = 0.05
@@ -238,7 +239,7 @@ class Nursery:
             poller.register(source.control, select.POLLIN)
         while source.failure is None and (source.has_word or poller.poll(_LAST_WORDS_MS)):
             self._on_source(source)
-        return source.failure or lost("the process that boxes are forked from was killed")
+        return source.failure or lost(_KILLED)
 
     def gone(self, box: Box) -> bool:
         """Forget ``box``; ``False`` if that was done before."""
@@ -266,7 +267,14 @@ class Nursery:
 
     def _start_template(self, stem: Stem) -> Source:
         stem.template_due = math.inf
-        template = stem.ask_template()
+        group = self.groups.apart(template_limits(stem.plan))
+        try:
+            template = stem.ask_template(group)
+        except BaseException as error:  # whatever happened, the group must not outlive it
+            self.groups.put_away(group)
+            if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                raise SourceFailed(self._why_gone(stem)) from None
+            raise
         self._watch_source(template)
         return template
 
@@ -276,37 +284,48 @@ class Nursery:
         )
 
     def _on_source(self, source: Source) -> None:
+        """Take in one frame. A template may speak with a module's words: it is believed about its own boxes only."""
         frame = source.next_frame()
         if frame is None:
-            self._lose_source(source, lost("the process that boxes are forked from was killed"))
-        elif "failed" in frame.body:
-            self._lose_source(source, frame.body)
-        elif "ready" in frame.body:
-            source.ready = True
-            source.notes.extend(frame.body.get("notes", ()))
-            self.spares.begin(source)
-        elif "box" in frame.body:
-            self._on_born(source, frame)
+            self._lose_source(source, lost(_KILLED))
+            return
+        try:
+            if "failed" in frame.body:
+                self._lose_source(source, evidence_of(frame.body))
+            elif "ready" in frame.body and not source.ready:
+                source.ready = True
+                source.notes.extend(notes_of(frame.body))
+                self.spares.begin(source)
+            elif "box" in frame.body:
+                self._on_born(source, frame)
+        finally:
+            for fd in frame.fds:
+                os.close(fd)
 
     def _on_born(self, source: Source, frame: wire.Frame) -> None:
-        source.waiting.discard(frame.body["box"])
-        box = self.boxes.get(frame.body["box"])
+        number = frame.body["box"]
+        if number not in source.waiting:
+            raise ValueError(f"a box was announced that nobody has asked for: {number!r:.40}")
+        source.waiting.remove(number)
+        foreign = not isinstance(source, Stem)
+        if foreign and frame.fds and not fds.heads_namespace_below(frame.fds[0]):
+            raise ValueError("another process was announced as a box")
+        box = self.boxes.get(number)
         if box is None:
-            for pidfd in frame.fds:
+            for pidfd in frame.fds[:1]:
                 fds.send_signal(pidfd, signal.SIGKILL)
-                os.close(pidfd)
         elif not frame.fds:
-            box.evidence.update(failed="namespaces", errno=frame.body["errno"], text=frame.body["text"])
+            box.evidence.update({**evidence_of(frame.body), "failed": "namespaces"})
             self.hooks.finish(box)
         else:
-            box.born(frame.fds[0])
+            box.born(frame.fds.pop(0))
             self.hooks.born(box)
 
     def _lose_source(self, source: Source, reason: dict[str, Any]) -> None:
         """A source is gone or could not be built: boxes that it has not made yet fail for that reason."""
         stem = self.stems.get(source.key)
         if source is not stem and not source.ready and source.plan.preload and reason["failed"] == "engine":
-            reason = {**reason, "failed": "preload", "text": "a module ended the process while it was imported"}
+            reason = {**reason, "failed": "preload", "text": source.why_import_ended}
         source.failure = reason
         unborn = [self.boxes[number] for number in source.waiting if number in self.boxes]
         for box in unborn:
@@ -314,8 +333,7 @@ class Nursery:
         if isinstance(source, Stem):
             self.end_stem(source)
             return
-        self.loop.drop(source.control)
-        source.control.close()
+        self._let_go(source)
         assert stem is not None
         stem.template = None
         if reason["failed"] == "preload":
@@ -326,13 +344,21 @@ class Nursery:
         for box in unborn:
             self.hooks.finish(box)
 
+    def _let_go(self, template: Source) -> None:
+        """A template is gone, or of no more use: whatever is left in its cgroups ends."""
+        self.loop.drop(template.control)
+        template.control.close()
+        if template.group is not None:
+            template.group.kill()
+            self.groups.put_away(template.group)
+
     def end_stem(self, stem: Stem) -> None:
         """Kill a stem, and so every box below it; each box is finished with what is known of it."""
         self.stems.pop(stem.key, None)
         self.loop.drop(stem.control)
-        if stem.template is not None:
-            self.loop.drop(stem.template.control)
         self.maker.end(stem)
+        if stem.template is not None:
+            self._let_go(stem.template)
         for box in [box for box in self.boxes.values() if box.stem_key == stem.key]:
             self.hooks.ended(box)
 

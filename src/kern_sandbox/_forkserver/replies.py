@@ -10,7 +10,13 @@ from typing import Any
 from ..errors import HostError
 from . import wire
 
-__all__ = ["SourceFailed", "lost", "refuse", "remove_tree"]
+__all__ = ["SourceFailed", "evidence_of", "lost", "notes_of", "refuse", "remove_tree"]
+
+_WORDS = 16_000
+_MOST_NOTES = 20
+_NUMBERS = {"errno": 1 << 31, "status": 1 << 31, "cpu_ms": 1 << 53, "max_rss": 1 << 53}
+_TEXTS = ("failed", "text", "path")
+_FACTS = ("ready", "started")
 
 
 class SourceFailed(Exception):
@@ -19,6 +25,31 @@ class SourceFailed(Exception):
     def __init__(self, reason: dict[str, Any]) -> None:
         super().__init__(reason.get("text"))
         self.reason = reason
+
+
+def evidence_of(body: dict[str, Any]) -> dict[str, Any]:
+    """What a frame of an init, a stem or a template may say, in the types that everybody counts on, and no more.
+
+    Where modules are preloaded, or Python is an image's own, code that nobody has read may have written it.
+    """
+    evidence: dict[str, Any] = {name: True for name in _FACTS if name in body}
+    for name, end in _NUMBERS.items():
+        value = body.get(name)
+        if name in body and (value is None or (type(value) is int and 0 <= value < end)):
+            evidence[name] = value
+    for name in _TEXTS:
+        value = body.get(name)
+        if name in body and (value is None or isinstance(value, str)):
+            evidence[name] = value and value[-_WORDS:]
+    if "failed" in evidence:
+        evidence = {"errno": None, "text": "", "path": None, **evidence}
+    return evidence
+
+
+def notes_of(body: dict[str, Any]) -> list[str]:
+    """What a template wants a call to be told."""
+    notes = body.get("notes")
+    return [note[:_WORDS] for note in notes[:_MOST_NOTES] if isinstance(note, str)] if isinstance(notes, list) else []
 
 
 def lost(words: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from .._linux import cgroup, fds, processes
 from ..errors import HostError
 from . import wire
 from .abilities import Abilities
-from .boxes import Box
+from .boxes import Box, too_late
 from .gate import Gate
 from .groups import Groups
 from .loop import Loop
@@ -30,6 +30,7 @@ from .replies import SourceFailed, lost, refuse, remove_tree
 __all__ = ["main"]
 
 _IDLE_RETRY_S = 0.01
+_MOST_TRIES = 3
 _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
 
@@ -207,7 +208,7 @@ class Server:
         for file in (box.call, box.report, box.pidfd, box.listener):
             self.loop.drop(file)
         asked, call = box.asked, box.call
-        if asked is not None and call is not None and box.died_waiting:
+        if asked is not None and call is not None and box.died_waiting and _once_more(asked):
             box.asked = box.call = None
         else:
             asked = call = None
@@ -226,6 +227,12 @@ class Server:
             self.groups.put_away(box.group)
 
 
+def _once_more(asked: wire.Frame) -> bool:
+    """Whether an order is given to another box: not for ever, for a preloaded module may end each one."""
+    asked.body["tries"] = asked.body.get("tries", 0) + 1
+    return int(asked.body["tries"]) <= _MOST_TRIES
+
+
 def main(control_fd: int) -> None:
     """Be the fork server of the process at the other end of ``control_fd``."""
     processes.hide_command_line("kern-forkserver")
@@ -233,6 +240,7 @@ def main(control_fd: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, too_late)
     server = Server(socket.socket(fileno=control_fd))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

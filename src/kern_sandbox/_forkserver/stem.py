@@ -120,5 +120,10 @@ def _start_template(seed: Seed, frame: wire.Frame) -> None:
     """Put a booted interpreter beside this process, in the same base."""
     pid = os.fork()
     if pid == 0:
-        control = socket.socket(fileno=frame.fds[0])
-        processes.live(lambda: template.start(control, seed.plan, seed.part))
+        processes.live(lambda: _be_template(seed, *frame.fds))
+
+
+def _be_template(seed: Seed, control: int, *groups: int) -> None:
+    for fd in groups:
+        os.write(fd, b"0")  # into cgroups of its own, before a module is imported
+    template.start(socket.socket(fileno=control), seed.plan, seed.part)

@@ -17,6 +17,7 @@ from .._box.library import library_files
 from .._box.plan import Plan
 from .._linux import caps, fds, processes
 from .._linux.abi import Clone
+from .._linux.cgroup import Group
 from . import wire
 from .boxes import Box
 from .ids import HostIds
@@ -43,6 +44,7 @@ class Source:
         wishes: how many spares are wanted for whom, by owner's name; ``""`` for whoever comes.
         notes: what a call that it serves has to be told.
         failure: why it could not be built, or is gone.
+        group: the cgroups of a template, whose modules may be anybody's; a stem runs our code only and has none.
     """
 
     key: str
@@ -54,6 +56,7 @@ class Source:
     wishes: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     failure: dict[str, Any] | None = None
+    group: Group | None = None
     _first: wire.Frame | None = None
 
     def ask(self, body: dict[str, Any], descriptors: Sequence[int]) -> None:
@@ -74,6 +77,13 @@ class Source:
         """What it says next; ``None`` when it is gone."""
         first, self._first = self._first, None
         return first or wire.receive(self.control)
+
+    @property
+    def why_import_ended(self) -> str:
+        """Why the process is gone that was importing modules."""
+        if self.group is not None and self.group.evidence().oom_kills:
+            return "importing a module needed more memory than memory_mb and what templates have beyond it"
+        return "a module ended the process while it was imported"
 
     @property
     def has_word(self) -> bool:
@@ -108,17 +118,21 @@ class Stem(Source):
     hopeless: bool = False
     no_preload: dict[str, Any] | None = None
 
-    def ask_template(self) -> Source:
-        """Have a template started beside it."""
+    def ask_template(self, group: Group) -> Source:
+        """Have a template started beside it, in ``group``."""
         ours, theirs = wire.pair()
+        doors: list[int] = []
         try:
-            wire.send(self.control, {"template": True}, [theirs.fileno()])
+            doors = group.join_fds()
+            wire.send(self.control, {"template": True}, [theirs.fileno(), *doors])
         except BaseException:  # whatever happened, the socket must not outlive it
             ours.close()
             raise
         finally:
             theirs.close()
-        self.template = Source(self.key, self.plan, ours)
+            for fd in doors:
+                os.close(fd)
+        self.template = Source(self.key, self.plan, ours, group=group)
         return self.template
 
 
@@ -159,8 +173,6 @@ class StemMaker:
         os.waitpid(stem.pid, 0)
         os.close(stem.pidfd)
         stem.control.close()
-        if stem.template is not None:
-            stem.template.control.close()
         stem.lender.close()
         self._retire(stem.host_id)
 

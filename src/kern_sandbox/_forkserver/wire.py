@@ -94,7 +94,7 @@ def receive(sock: socket.socket, flags: int = 0) -> Frame | None:
         return None
     try:
         return Frame(_decode(data, owned), owned)
-    except ValueError:
+    except (ValueError, RecursionError):
         for fd in owned:
             os.close(fd)
         raise

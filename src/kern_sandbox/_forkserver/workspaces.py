@@ -126,15 +126,29 @@ def _can_translate(source: str) -> bool:
 
 def _user_namespace(inside: tuple[int, int], host_id: int) -> int:
     """A descriptor of a user namespace that translates the ids ``inside`` to ``host_id``, for an idmapped mount."""
-    child = processes.clone(Clone.NEWUSER)
-    if child.pid == 0:
-        signal.pause()
-        os._exit(0)
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        child = processes.clone(Clone.NEWUSER)
+        if child.pid == 0:
+            processes.live(lambda: _wait(reader))
+    except BaseException:  # whatever happened, the pipe must not outlive it
+        os.close(writer)
+        raise
+    finally:
+        os.close(reader)
     try:
         processes.write_text(f"/proc/{child.pid}/gid_map", f"{inside[1]} {host_id} 1")
         processes.write_text(f"/proc/{child.pid}/uid_map", f"{inside[0]} {host_id} 1")
         return os.open(f"/proc/{child.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
+        os.close(writer)
         fds.send_signal(child.pidfd, signal.SIGKILL)
         os.waitpid(child.pid, 0)
         os.close(child.pidfd)
+
+
+def _wait(reader: int) -> None:
+    """Be there until the other end of the pipe is gone; no call's descriptors are kept open by this process."""
+    processes.close_except([reader])
+    os.read(reader, 1)
+    os._exit(0)

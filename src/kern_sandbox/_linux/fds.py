@@ -12,6 +12,7 @@ from .libc import syscall
 __all__ = [
     "close_from",
     "has_ended",
+    "heads_namespace_below",
     "inherit_only",
     "memory_file",
     "open_as_root",
@@ -77,6 +78,17 @@ def has_ended(pidfd: int, timeout_ms: int = 0) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(timeout_ms))
+
+
+def heads_namespace_below(pidfd: int) -> bool:
+    """Whether ``pidfd`` names PID 1 of a PID namespace at least two below ours, or a process that is gone.
+
+    That is what the fdinfo of a pidfd says (``NSpid``, proc_pid_fdinfo(5)); of any other file it says nothing.
+    """
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii", errors="replace") as file:
+        rows = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+    numbers = rows.get("NSpid", "").split("\t")
+    return rows.get("Pid") == "-1" or (len(numbers) > 2 and numbers[-1] == "1")
 
 
 def close_from(first: int) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from . import probes_files, probes_kernel, probes_limits, probes_process
+from . import probes_files, probes_kernel, probes_limits, probes_process, probes_shared
 
-CLAIMS = [*probes_process.CLAIMS, *probes_kernel.CLAIMS, *probes_files.CLAIMS, *probes_limits.CLAIMS]
+CLAIMS = [
+    *probes_process.CLAIMS,
+    *probes_kernel.CLAIMS,
+    *probes_files.CLAIMS,
+    *probes_limits.CLAIMS,
+    *probes_shared.CLAIMS,
+]

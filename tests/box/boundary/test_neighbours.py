@@ -34,6 +34,15 @@ def test_whatever_a_box_kills_the_next_call_works(code: str) -> None:
         assert sandbox.run_code("print(1)").stdout == "1\n"
 
 
+def test_a_cell_that_stops_the_keeper_of_its_kernel_still_ends() -> None:
+    """B87."""
+    with Sandbox() as sandbox, sandbox.kernel(timeout_s=0.5) as kernel:
+        result = kernel.run_code("import os, time\nos.kill(os.getppid(), 19)\ntime.sleep(600)")
+        assert result.fault is not None
+        assert (result.fault.type, kernel.alive) == ("timeout", False)
+        assert sandbox.run_code("print(1)").stdout == "1\n"
+
+
 def test_an_escape_in_one_box_does_not_touch_the_box_beside_it() -> None:
     """B07: both boxes have listeners of their own, and each fault goes to its own call."""
     with Sandbox() as sandbox, sandbox.spawn(["cat"]) as calm:

@@ -14,7 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable
 from unittest import mock
 
-from kern_sandbox._box.plan import Bind, Device
+from kern_sandbox._box.plan import Bind, Blob, Device, Text
 from kern_sandbox._forkserver import client
 
 if TYPE_CHECKING:
@@ -61,6 +61,18 @@ def _binds_writable(plan: Plan) -> Plan:
 def _large_scratch(plan: Plan) -> Plan:
     fresh = (scratch._replace(size=max(scratch.size, 1 << 30)) for scratch in plan.fresh)
     return dataclasses.replace(plan, fresh=tuple(fresh))
+
+
+def _keeper_dumpable(plan: Plan) -> Plan:
+    """The keeper of a kernel can be looked into, as every process can that says nothing else."""
+    sources = (step for step in plan.base if not (isinstance(step, Blob) and "/keeper." in step.path))
+    steps = (
+        step._replace(content=step.content.replace("prctl(DUMPABLE, 0", "prctl(DUMPABLE, 1"))
+        if isinstance(step, Text) and step.path.endswith("/keeper.py")
+        else step
+        for step in sources
+    )
+    return dataclasses.replace(plan, base=tuple(steps))
 
 
 _NO_NAMESPACE = """
@@ -204,6 +216,37 @@ WEAKENINGS: dict[str, Weakening] = {
         "os.posix_spawn = lambda *rest, **how: spawn(*rest, **dict(how, setsid=False))",
         start={"start_new_session": False},
     ),
+    "workspace of its own": Weakening(
+        2,
+        "from kern_sandbox._forkserver.nursery import Nursery\nassign = Nursery._assign\n"
+        "def first(self, box, owner):\n"
+        "    assign(self, box, next(each for each in self.owners.values() if each.key == owner.key))\n"
+        "Nursery._assign = first",
+    ),
+    "vetted identity": Weakening(
+        2,
+        "from kern_sandbox._box import build\nvet = build._vet_and_shape\n"
+        "build._vet_and_shape = lambda tree, step, known: vet(tree, step._replace(identity=None), known)",
+    ),
+    "template limits": Weakening(
+        5,
+        "from kern_sandbox._forkserver.groups import Groups\nfrom kern_sandbox._linux.cgroup import Group\n"
+        "Groups.apart = lambda self, limits: Group()",
+    ),
+    "announced boxes": Weakening(
+        11,
+        "from kern_sandbox._forkserver.nursery import Nursery\nborn = Nursery._on_born\n"
+        "def whoever(self, source, frame):\n"
+        "    source.waiting.add(frame.body['box']); born(self, source, frame)\n"
+        "Nursery._on_born = whoever",
+    ),
+    "keeper": Weakening(11, plan=_keeper_dumpable),
+    "egress policy": Weakening(
+        4,
+        "from kern_sandbox._forkserver import gate\n"
+        "gate._BOOT = gate._BOOT.replace('main(int', 'from kern_sandbox._egress.policy import Policy; '\n"
+        "    'Policy.check = Policy.check_address = lambda *rest, **more: None; main(int')",
+    ),
     "groups": Weakening(
         11,
         "import os\nfrom kern_sandbox._forkserver import stem\n"
@@ -245,7 +288,7 @@ def weakened(*names: str) -> Iterator[None]:
 def edit_plan(sandbox: Sandbox, edit: Callable[[Plan], Plan]) -> None:
     """Give ``sandbox`` another plan before its first call."""
     session = sandbox._session
-    session._plan = edit(session.plan)
+    session._bare = session._plan = edit(session.plan)
     session._key = session.plan.key
 
 

@@ -1,0 +1,128 @@
+"""What the fork server believes of a template's or an init's words, which a preloaded module may have written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+
+import pytest
+
+from kern_sandbox._box.library import library_files
+from kern_sandbox._forkserver import egress_main, wire
+from kern_sandbox._forkserver.boxes import Box, too_late
+from kern_sandbox._forkserver.replies import evidence_of, notes_of
+from kern_sandbox._linux import fds
+from kern_sandbox._linux.cgroup import Group
+from support import PACKAGE, REPO
+
+HOLDER = f"""
+import os, sys
+sys.path.insert(0, {str(REPO / "src")!r})
+from kern_sandbox._forkserver import workspaces
+def die(*rest): os.kill(os.getpid(), 9)
+workspaces.processes.write_text = die
+workspaces._user_namespace((0, 0), 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "believed"),
+    [
+        ({"status": 256, "cpu_ms": 5, "max_rss": 4096}, {"status": 256, "cpu_ms": 5, "max_rss": 4096}),
+        ({"ready": "yes", "started": 1}, {"ready": True, "started": True}),
+        ({"failed": "exec", "errno": 2}, {"failed": "exec", "errno": 2, "text": "", "path": None}),
+        ({"status": "9", "cpu_ms": 1.5, "max_rss": -1, "errno": 1 << 40}, {}),
+        ({"status": True, "text": 7, "path": ["/"]}, {}),
+        ({"escape": "keyctl", "egress": {"rows": [[1]]}, "usage": {}}, {}),
+    ],
+)
+def test_words_are_taken_in_their_types_and_those_of_others_are_dropped(said, believed) -> None:
+    assert evidence_of(said) == believed
+
+
+def test_words_and_notes_are_bounded() -> None:
+    assert len(evidence_of({"text": "x" * 1_000_000})["text"]) < 100_000
+    assert notes_of({"notes": ["kept", 7, *["x"] * 100]})[:1] == ["kept"]
+    assert len(notes_of({"notes": ["x"] * 100})) < 100
+    assert notes_of({"notes": "text"}) == notes_of({}) == []
+
+
+def test_an_init_that_never_stops_talking_is_read_a_piece_at_a_time() -> None:
+    ours, theirs = wire.pair()
+    box = Box(1, "key", ours, Group(), 0.0, deque())
+    theirs.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            wire.send(theirs, {"cpu_ms": sent})
+            sent += 1
+    assert box.read_report()
+    assert box.evidence["cpu_ms"] == min(sent, 256) - 1
+    theirs.close()
+    while box.read_report():
+        pass
+    assert box.evidence["cpu_ms"] == sent - 1
+    ours.close()
+
+
+def test_a_report_of_a_forbidden_call_that_somebody_else_takes_does_not_stop_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = wire.pair()
+    box = Box(1, "key", ours, Group(), 0.0, deque())
+    box.listener = ours.fileno()
+    monkeypatch.setattr("kern_sandbox._forkserver.boxes.seccomp.receive", lambda fd: theirs.recv(1))
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        with ours, theirs, pytest.raises(InterruptedError):
+            box.read_listener()
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_only_the_first_process_of_a_namespace_below_is_taken_for_a_box() -> None:
+    """The control, a box's own init, is every call that a template serves."""
+    own = fds.open_pid(os.getpid())
+    child = subprocess.Popen(["sleep", "60"])
+    other = fds.open_pid(child.pid)
+    reader, writer = os.pipe()
+    try:
+        assert not any(map(fds.heads_namespace_below, (own, other, reader)))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert fds.heads_namespace_below(other), "nobody is left to be harmed by its name"
+    finally:
+        for fd in (own, other, reader, writer):
+            os.close(fd)
+
+
+def test_the_proxy_takes_only_listeners_for_doors() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as plain:
+        door = egress_main._listener(os.dup(server.fileno()))
+        assert door is not None
+        door.close()
+        assert egress_main._listener(os.dup(plain.fileno())) is None
+        reader, writer = os.pipe()
+        assert egress_main._listener(reader) is None
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(reader)
+        os.close(writer)
+
+
+def test_a_process_that_holds_a_user_namespace_ends_with_the_fork_server() -> None:
+    """Were it left, it would hold what the server had open, and the calls of a killed server would never end."""
+    ran = subprocess.run([sys.executable, "-c", HOLDER], capture_output=True, timeout=60, check=False)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+
+
+def test_what_templates_run_tells_no_path_of_the_host() -> None:
+    """B89: the paths in bytecode are read by every box that is forked from a template."""
+    named = [path for path, content in library_files().items() if str(PACKAGE).encode() in content]
+    assert named == []
+    assert any(b"/.box/lib/kern_sandbox" in content for content in library_files().values())
