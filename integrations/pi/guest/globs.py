@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def rules_of(text: str) -> "List[Rule]":
     """The rules of an ignore file; a line that is not understood is no rule."""
     rules = []
     for line in text.splitlines():
-        trimmed = re.sub(r"(?<!\\)\s+\Z", "", line)
+        trimmed = line.rstrip()
+        if trimmed.endswith("\\") and len(trimmed) < len(line):
+            trimmed += line[len(trimmed)]  # the space that is quoted
         negated = trimmed.startswith("!")
         glob = trimmed[1:] if negated else trimmed
         if not glob.strip("/") or trimmed.startswith("#"):
@@ -149,6 +152,7 @@ def read_rules(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
-            return file.read(MOST_RULES_BYTES).decode("utf-8", "replace")
+            regular = stat.S_ISREG(os.fstat(fd).st_mode)
+            return file.read(MOST_RULES_BYTES).decode("utf-8", "replace") if regular else ""
     except OSError:
         return ""

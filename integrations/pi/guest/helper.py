@@ -38,6 +38,13 @@ class Files:
         self.context = context
         self.links = {path: os.readlink(path) for path in context if os.path.islink(path)}
 
+    def work(self, asked: "Dict[str, Any]") -> "Dict[str, Any]":
+        """Do what is asked by its name."""
+        if asked["op"] not in ("read", "access", "write", "mkdir", "stat", "list", "sweep"):
+            raise ValueError("there is no operation %r" % asked["op"])
+        done: "Dict[str, Any]" = getattr(self, asked["op"])(asked)
+        return done
+
     def read(self, asked: "Dict[str, Any]") -> "Dict[str, Any]":
         """A part of a regular file; ``size`` is that of the whole."""
         fd = os.open(asked["path"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -88,7 +95,7 @@ class Files:
         with os.scandir(asked["path"]) as entries:
             return {"entries": [[entry.name, entry.is_dir()] for entry in entries if os.path.exists(entry.path)]}
 
-    def sweep(self, asked: "Dict[str, Any]") -> "Dict[str, Any]":
+    def sweep(self, _: "Dict[str, Any]") -> "Dict[str, Any]":
         """Remove each context file that code has made a link leading out of the workspace; their paths."""
         removed = []
         for path in self.context:
@@ -167,7 +174,7 @@ class Loop:
         elif asked["op"] in SEARCHES:
             self.search(asked)
         else:
-            send(answer(getattr(self.files, asked["op"]), asked))
+            send(answer(self.files.work, asked))
 
     def search(self, asked: "Dict[str, Any]") -> None:
         """In a child: a pattern may take for ever, and another request must not wait for it."""
@@ -216,5 +223,6 @@ class Loop:
 if __name__ == "__main__":
     told = json.loads(sys.argv[1])
     os.umask(0o022)
+    loop = Loop(Files(told["protected"], told["context"]))
     send(b'{"id": 0, "ok": {}}\n')
-    Loop(Files(told["protected"], told["context"])).run()
+    loop.run()

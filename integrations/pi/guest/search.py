@@ -127,7 +127,8 @@ def ripgrep_events(program: str, query: Query) -> "Iterator[Event]":
         stderr=subprocess.PIPE,
     ) as child:  # fmt: skip
         try:
-            assert child.stdout is not None and child.stderr is not None
+            assert child.stdout is not None
+            assert child.stderr is not None
             for line in child.stdout:
                 told = json.loads(line)
                 if told["type"] in ("match", "context"):
@@ -165,14 +166,14 @@ def own_events(query: Query) -> "Iterator[Event]":
     for path, directory in walk(query.path, git_needs_repository=True):
         name = os.path.relpath(path, query.path)
         if not directory and (wanted is None or bool(wanted.match(name)) != negated):
-            yield from lines_of(path, pattern, query.context)
+            yield from lines_of(path, pattern, query.context, os.O_NOFOLLOW)
 
 
-def lines_of(path: str, pattern: "Pattern[str]", context: int) -> "Iterator[Event]":
+def lines_of(path: str, pattern: "Pattern[str]", context: int, more: int = 0) -> "Iterator[Event]":
     """The matching lines of a file, and those around them; none of a binary one."""
     before: "Deque[Event]" = collections.deque(maxlen=context)
     after = 0
-    for number, text in text_lines(path):
+    for number, text in text_lines(path, more):
         found = pattern.search(text.rstrip("\r\n")) is not None
         event = Event(path, number, text, found)
         if found:
@@ -187,10 +188,10 @@ def lines_of(path: str, pattern: "Pattern[str]", context: int) -> "Iterator[Even
             before.append(event)
 
 
-def text_lines(path: str) -> "Iterator[tuple]":
+def text_lines(path: str, more: int) -> "Iterator[tuple]":
     """Numbered lines of a regular file; a line may come in pieces if it is huge."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more)
     except OSError:
         return
     with open(fd, "rb") as file:
