@@ -141,7 +141,8 @@ GREPS = [
     ({"pattern": "needle", "glob": "*.{py,rs}"}, ["sub/b.py:1: needle.x", "sub/b.py:2: needleyx"]),
     ({"pattern": "needle", "glob": "!*.py"}, [".hid:1: needle", "a.txt:2: needle two"]),
     ({"pattern": "five|two", "context": 1}, [
-        "a.txt-1- one", "a.txt:2: needle two", "a.txt-3- three", "a.txt-4- four", "a.txt:5: Needle five", "a.txt-6- six",
+        "a.txt-1- one", "a.txt:2: needle two", "a.txt-3- three", "a.txt-4- four", "a.txt:5: Needle five",
+        "a.txt-6- six",
     ]),
     ({"pattern": r"^t\w+e$"}, ["a.txt:3: three"]),
     ({"pattern": "root:"}, [""]),

@@ -132,7 +132,10 @@ export class Box {
     this.#vet();
     const [program, ...rest] = this.config.command;
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => ENGINE_ENV.test(name)));
-    this.#engine = await connect({ command: [program!, ...rest], env, stderr: "ignore" });
+    this.#engine = await connect({ command: [program!, ...rest], env, stderr: "ignore" }).catch((error) => {
+      const hint = "Install it with `pip install kern-sandbox`, or name it as `command` in kern-sandbox.json";
+      throw new Error(`${error.message}. ${hint}`);
+    });
     this.#sandbox = await this.#open(this.#optional);
     this.#helper = this.#startHelper();
     await this.#helper;
