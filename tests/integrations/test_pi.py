@@ -165,6 +165,7 @@ def test_nothing_that_a_model_asks_for_reaches_the_host(user: User, version: str
         [("find", {"pattern": "models.json", "path": str(user.home)}), ("ls", {"path": str(user.home)})],
         [("bash", {"command": "echo x >> AGENTS.md; ls -l AGENTS.md"}), ("powershell", {"command": "hostname"})],
         [("write", {"path": "free.txt", "content": "free\n"})],
+        [("bash", {"command": "git add free.txt && git -c user.name=a -c user.email=a@b.example commit -qm free"})],
     ]
     with model(script) as server:
         ran = user.run(version, server, "-p", "--tools", f"{TOOLS},powershell", "go")
@@ -184,6 +185,8 @@ def test_nothing_that_a_model_asks_for_reaches_the_host(user: User, version: str
     assert not (project / ".agents").exists()
     assert not (user.home / "y").exists()
     assert (project / "free.txt").read_text() == "free\n"
+    log = ["git", "-C", str(project), "log", "--format=%s"]
+    assert subprocess.run(log, check=True, capture_output=True, text=True).stdout == "free\n"
     assert KEY not in str(said)
 
 
