@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOOLS = "bash,read,write,edit,grep,find,ls"
+pytestmark = pytest.mark.timeout(400)  # the first of them waits for npm
 both = pytest.mark.parametrize("version", list(VERSIONS))
 
 
@@ -253,14 +254,17 @@ def test_tools_of_other_extensions_run_only_where_the_user_has_allowed_them(user
     other.write_text(OTHER % f"{VERSIONS[version]}/pi-coding-agent")
     user.configure(allowTools=["allowed", "bash"])
     names = ("hosttool", "allowed", "bash")
+    (user.project / "AGENTS.md").symlink_to(user.canary)
     script = [[(name, {"command": f"hostname; touch {user.home}/by-{name}"}) for name in names]]
     user.extension, ours = str(other), user.extension
     with model(script) as server:
-        user.run(version, server, "-e", ours, "-p", "go")
+        ran = user.run(version, server, "-e", ours, "-p", "go")
         said = server.answers()
     assert "outside the box" in said[0]
     assert "outside the box" in said[2] or said[2].startswith("sandbox\n")
     assert {path.name for path in user.home.glob("by-*")} == {"by-allowed"}
+    assert f"{user.project}/AGENTS.md is a link out of the working directory" in ran.stderr
+    assert (user.project / "AGENTS.md").is_symlink()
 
 
 # --- RPC --------------------------------------------------------------------------------------------------------
@@ -285,7 +289,8 @@ def test_commands_over_rpc_run_in_the_box_and_all_of_it_dies_with_pi(rpc: Rpc, u
     notices = [one for one in rpc.seen if one.get("method") == "setStatus"]
     assert "256 MiB, no network" in str(notices)
     rpc.send(type="prompt", message="go")
-    rpc.until(type="tool_execution_start")
+    while "begun" not in str(rpc.until(type="tool_execution_update")):
+        pass  # output comes while the command runs
     eventually(lambda: running("600.25"), "the command's start")
     rpc.send(type="abort")
     assert "Command aborted" in str(rpc.until(type="tool_execution_end"))

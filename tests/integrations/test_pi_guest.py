@@ -218,7 +218,7 @@ class Helper:
         }
         argv = [sys.executable, "-B", str(GUEST / "helper.py"), json.dumps(told)]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self.answer() == {"id": 0, "ok": {}}
+        assert self.answer() == {"id": 0, "ok": {"leaving": [f"{root}/AGENTS.md"]}}
 
     def send(self, **request: Any) -> None:
         assert self.process.stdin is not None

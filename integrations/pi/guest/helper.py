@@ -97,13 +97,15 @@ class Files:
 
     def sweep(self, _: "Dict[str, Any]") -> "Dict[str, Any]":
         """Remove each context file that code has made a link leading out of the workspace; their paths."""
-        removed = []
-        for path in self.context:
-            inside = os.path.realpath(path).startswith(os.path.dirname(path) + "/")
-            if os.path.islink(path) and not inside and os.readlink(path) != self.links.get(path):
-                os.unlink(path)
-                removed.append(path)
+        removed = [path for path in self.leaving() if os.readlink(path) != self.links.get(path)]
+        for path in removed:
+            os.unlink(path)
         return {"removed": removed}
+
+    def leaving(self) -> "List[str]":
+        """Context files that are links out of their directory."""
+        links = [path for path in self.context if os.path.islink(path)]
+        return [path for path in links if not os.path.realpath(path).startswith(os.path.dirname(path) + "/")]
 
     def require_free(self, path: str) -> None:
         """Raises for a protected path, by whatever links it is reached."""
@@ -224,5 +226,5 @@ if __name__ == "__main__":
     told = json.loads(sys.argv[1])
     os.umask(0o022)
     loop = Loop(Files(told["protected"], told["context"]))
-    send(b'{"id": 0, "ok": {}}\n')
+    send(json.dumps({"id": 0, "ok": {"leaving": loop.files.leaving()}}).encode("ascii") + b"\n")
     loop.run()

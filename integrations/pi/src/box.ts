@@ -4,7 +4,7 @@ import { existsSync, realpathSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { connect, SandboxError, type Engine, type Process, type Sandbox } from "kern-sandbox";
+import { BridgeError, connect, SandboxError, type Engine, type Process, type Sandbox } from "kern-sandbox";
 import type { Config } from "./config.ts";
 import { Helper } from "./helper.ts";
 import { HOME, Paths, within } from "./paths.ts";
@@ -57,6 +57,8 @@ export class Box {
   #logs = 0;
   /** What this machine cannot enforce, as far as commands have shown it. */
   readonly hostNotes = new Set<string>();
+  /** What the user should look at. */
+  warnings: string[] = [];
   /** Why it is not up, or null. */
   trouble: string | null = "it has not been started";
 
@@ -103,7 +105,7 @@ export class Box {
     how.signal?.throwIfAborted();
     const argv = ["/bin/sh", "-c", 'exec "$@" 2>&1', "sh", "bash", "-c", command];
     const given = { cwd: this.paths.inBox(cwd), env: this.environment(), timeout_s: how.timeout, signal: how.signal };
-    const process = await this.#sandbox!.spawn(argv, given);
+    const process = await this.#spawn(argv, given);
     process.stdin.end();
     return process;
   }
@@ -195,6 +197,20 @@ export class Box {
     };
   }
 
+  /** Start a program; where the engine turns out to be gone, the next call starts another. */
+  async #spawn(argv: string[], how: Parameters<Sandbox["spawn"]>[1]): Promise<Process> {
+    try {
+      return await this.#sandbox!.spawn(argv, how);
+    } catch (error) {
+      if (error instanceof BridgeError) {
+        this.trouble = words(error);
+        this.#starting = null;
+        await this.#stop();
+      }
+      throw error;
+    }
+  }
+
   async #startHelper(): Promise<Helper> {
     const { cwd, configDir } = this.place;
     const told = {
@@ -202,8 +218,9 @@ export class Box {
       context: CONTEXT_FILES.map((name) => join(cwd, name)),
     };
     const argv = ["python3", "-E", "-s", "-B", `${GUEST}/helper.py`, JSON.stringify(told)];
-    const helper = new Helper(await this.#sandbox!.spawn(argv, { timeout_s: HELPER_TIMEOUT_S }));
-    await helper.ready;
+    const helper = new Helper(await this.#spawn(argv, { timeout_s: HELPER_TIMEOUT_S }));
+    const { leaving } = await helper.ready;
+    this.warnings = leaving.map((path) => `${path} is a link out of the working directory, and pi reads it on the host`);
     await helper.ask("mkdir", { path: HOME });
     return helper;
   }

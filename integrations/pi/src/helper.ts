@@ -26,7 +26,8 @@ export class Helper {
   #heldBytes = 0;
   #gone: Error | null = null;
   #words = "";
-  readonly ready: Promise<unknown>;
+  /** Settles when it serves, with the context files that are links out of the working directory. */
+  readonly ready: Promise<{ leaving: string[] }>;
 
   constructor(process: Process) {
     this.#process = process;

@@ -10,7 +10,9 @@ import { load } from "./config.ts";
 import { tools } from "./tools.ts";
 
 const STATUS = "kern-box";
-const RELOAD_PATIENCE_MS = 5000;
+/** How long pi may be idle after a reload before this extension is there again: loading is no idleness. */
+const RELOAD_TICK_MS = 100;
+const RELOAD_TICKS = 20;
 /** The first version of pi that asks extensions about commands that come over RPC. */
 const RPC_ASKS = [0, 83];
 /** The first version that lets a tool be off until it is asked for. */
@@ -38,6 +40,12 @@ export default function kernBox(pi: ExtensionAPI): void {
   };
   const own = tools(process.cwd(), box);
   for (const definition of Object.values(own)) pi.registerTool(definition);
+  /** Names of ours that another extension has taken; the guard blocks those tools. */
+  const foreign = () =>
+    pi
+      .getAllTools()
+      .filter((tool) => Object.hasOwn(own, tool.name) && !isOurs(tool.sourceInfo))
+      .map((tool) => `the tool ${tool.name} is not the box's (${tool.sourceInfo.path}), and is blocked`);
 
   pi.registerFlag("kern-box", { type: "boolean", description: "refuse to start without the kern sandbox extension" });
   pi.registerFlag("kern-box-memory", { type: "string", description: "MiB of memory of the box" });
@@ -54,6 +62,7 @@ export default function kernBox(pi: ExtensionAPI): void {
       trouble = null;
       await registry.box!.start();
       ctx.ui.setStatus(STATUS, summary(registry.box!));
+      for (const warning of [...registry.box!.warnings, ...foreign()]) tell(ctx, `kern box: ${warning}`, "error");
     } catch (error) {
       if (!registry.box || trouble !== null) trouble = words(error);
       tell(ctx, `kern box: ${words(error)}`, "error");
@@ -162,11 +171,13 @@ function refuseUnguardedRpc(): void {
  */
 function watchForReturn(): void {
   const generation = registry.generation;
-  const timer = setTimeout(() => {
-    if (registry.generation !== generation) return;
+  let ticks = 0;
+  const timer = setInterval(() => {
+    if (registry.generation !== generation) return clearInterval(timer);
+    if (++ticks < RELOAD_TICKS) return;
     console.error("kern box: the extension did not come back, so pi ends: its tools would run on the host.");
     process.exit(1);
-  }, RELOAD_PATIENCE_MS);
+  }, RELOAD_TICK_MS);
   timer.unref();
 }
 

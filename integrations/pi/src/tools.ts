@@ -6,7 +6,7 @@ import type { Box } from "./box.ts";
 import { imageType } from "./images.ts";
 import { fromTool, NOWHERE } from "./paths.ts";
 
-const MOST_READ = 32 * 1024 * 1024;
+const MOST_READ = 10 * 1024 * 1024;
 const STREAM_PIECE = 1024 * 1024;
 const MOST_SECONDS_GREP = 120;
 const BASH_RULES = [
