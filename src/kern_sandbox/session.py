@@ -271,7 +271,9 @@ class Session:
         self._key = self._key or made.key + (self._owner if made.untrusted else "")
         server = current_server()
         own = self._pid == os.getpid()  # what a forked child inherits is its parent's to remove
-        opening = Opening(self._temporary(), self.spec.prewarm, self._once, self._protection.placeholders if own else ())
+        opening = Opening(
+            self._temporary(), self.spec.prewarm, self._once, self._protection.placeholders if own else ()
+        )
         server.open(self._owner, self._key, made, opening)
         self._protector = server
         return server

@@ -10,7 +10,7 @@ from .errors import SpecError
 
 __all__ = ["check_protect"]
 
-_MOST = 64
+_MOST = 32  # each may need a descriptor in one frame to the fork server
 _ACCEPTED = 'paths in the box such as ["/srv/project/.git/hooks"], or a mapping of such paths to None or a text'
 
 

@@ -161,6 +161,17 @@ def test_the_workspace_can_be_protected_too(make: Make) -> None:
     assert sandbox.run(["sh", "-c", line]).stdout == "refused\na\n"
 
 
+def test_as_many_as_are_accepted_are_protected(make: Make, tmp_path: Path, eventually: Callable[..., Any]) -> None:
+    paths = [f"{PLACE}/x{number}" for number in range(32)]
+    sandbox = make(mounts={str(tmp_path): (PLACE, "rw")}, protect=paths)
+    line = f"cd {PLACE}; ls | wc -l; rmdir * 2>/dev/null; ls | wc -l"
+    assert sandbox.run(["sh", "-c", line]).stdout.split() == ["32", "32"]
+    with pytest.raises(kern_sandbox.SpecError, match="at most 32"):
+        make(mounts={str(tmp_path): (PLACE, "rw")}, protect=[*paths, f"{PLACE}/y"], used=False)
+    sandbox.close()
+    eventually(lambda: not tree(tmp_path), "the placeholders gone")
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
