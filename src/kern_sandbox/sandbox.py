@@ -40,6 +40,9 @@ class Sandbox:
         track_files: report changed workspace files on each result.
         mounts: host paths shown in every box, ``{"/srv/data": "/data"}`` or ``{"/srv/out": ("/out", "rw")}``;
             read-only unless said otherwise; the host's own directories and credentials are refused.
+        protect: paths in the box, below a writable mount or the workspace, that the code cannot change, rename or
+            make, e.g. ``["/srv/project/.git/hooks"]``. What does not exist has a placeholder on the host until the
+            last Sandbox that protects it is closed: an empty directory, or a file if a mapping gives its text.
         security_profile: ``"untrusted"`` turns every tightening on and refuses an option that loosens one.
         apparmor: a loaded AppArmor profile for the code; one that is not loaded is an error.
         cap_drop: ``()`` keeps capabilities over the box's own namespaces, e.g. to bind a port below 1024.
@@ -86,6 +89,7 @@ class Sandbox:
         require_limits: bool = False,
         track_files: bool = True,
         mounts: Mapping[str, str | tuple[str, str]] | None = None,
+        protect: Sequence[str] | Mapping[str, str | None] | None = None,
         security_profile: str | None = None,
         apparmor: str | None = None,
         cap_drop: Sequence[str] = ("ALL",),
@@ -113,6 +117,7 @@ class Sandbox:
             "require_limits": require_limits,
             "track_files": track_files,
             "mounts": mounts,
+            "protect": protect,
             "security_profile": security_profile,
             "apparmor": apparmor,
             "cap_drop": cap_drop,

@@ -17,6 +17,7 @@ from ._box.egress import egress_events
 from ._box.guestfiles import guest_steps
 from ._box.mountrules import check_workspace, checked_mounts
 from ._box.plan import CELL, GUEST, Bind, Plan, Userland, plan
+from ._box.protection import Protection
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
 from ._box.verdict import Facts, Judgement, judge, raise_failure
@@ -95,6 +96,8 @@ class Session:
         self._plan: Plan | None = None
         self._setup: Setup | None = None
         self._planning = threading.Lock()
+        self._protection = Protection({}, ())
+        self._protector: ForkServer | None = None
         self._owner = os.urandom(8).hex()
         self._key = ""
         host = None if self._reference else host_userland(self.spec.network)
@@ -115,7 +118,9 @@ class Session:
         """From now on boxes show this userland; ``userlands`` gives it with the host's network or without."""
         shared = Bind(self.workspace.path, "/workspace", writable=True, owned=True, identity=self.workspace.identity)
         guest = guest_steps(_GUEST_FILES)
-        self._bare = plan(spec, userland, mounts, shared, guest)
+        bare = plan(spec, userland, mounts, shared, guest)
+        self._protection = Protection(spec.protect, [*mounts, shared])
+        self._bare = replace(bare, frozen=self._protection.frozen, pinned=self._protection.pinned)
         self._setup = None if spec.setup is None else Setup(spec, userlands, guest, self.workspace)
         self._plan = self._bare if self._setup is None else self._setup.foreseen(self._bare)
 
@@ -214,6 +219,10 @@ class Session:
             self._let_go()
 
     def _let_go(self) -> None:
+        if self._pid != os.getpid() or (self._protector is not None and self._protector.alive):
+            self._protection.hand_over()
+        else:
+            self._protection.release()
         try:
             if self._setup is not None:
                 self._setup.close()
@@ -275,7 +284,12 @@ class Session:
         # What serves an untrusted Sandbox serves no other.
         self._key = self._key or made.key + (self._owner if made.untrusted else "")
         server = current_server()
-        server.open(self._owner, self._key, made, Opening(self._temporary(), self.spec.prewarm, self._once))
+        own = self._pid == os.getpid()  # what a forked child inherits is its parent's to remove
+        opening = Opening(
+            self._temporary(), self.spec.prewarm, self._once, self._protection.placeholders if own else ()
+        )
+        server.open(self._owner, self._key, made, opening)
+        self._protector = server
         return server
 
     def _start(self, command: Command, stopped: Stop | None = None) -> tuple[Process, int | None]:

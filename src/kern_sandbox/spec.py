@@ -12,6 +12,7 @@ from typing import Any
 from .checks import bad, check_env, check_timeout, flag, number, short, size_of, whole
 from .errors import SpecError
 from .spec_network import Entry, check_egress, names_inside
+from .spec_protect import check_protect
 from .spec_setup import check_setup
 
 __all__ = ["MEMORY_MB", "PIDS", "BoxSpec", "Unsaid"]
@@ -159,6 +160,7 @@ class BoxSpec:
     require_limits: bool = False
     track_files: bool = True
     mounts: Mapping[str, object] = field(default_factory=dict)
+    protect: Mapping[str, str | None] = field(default_factory=dict)
     security_profile: str | None = None
     apparmor: str | None = None
     cap_drop: tuple[str, ...] = ("ALL",)
@@ -218,6 +220,7 @@ class BoxSpec:
             require_limits=flag("require_limits", given["require_limits"]) or profile is not None,
             track_files=flag("track_files", given["track_files"]),
             mounts=_mounts(options.get("mounts")),
+            protect=check_protect(options.get("protect"), capabilities=not given["cap_drop"]),
             security_profile=profile,
             apparmor=_apparmor(given["apparmor"]),
             cap_drop=_cap_drop(given["cap_drop"]),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORDS = frozenset({"_places", "checks", "errors", "results", "spec", "spec_network", "spec_setup"})
+WORDS = frozenset({"_places", "checks", "errors", "results", "spec", "spec_network", "spec_protect", "spec_setup"})
 CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
     {
@@ -42,6 +42,7 @@ SEES: dict[str, frozenset[str]] = {
     "results": WORDS,
     "spec": WORDS,
     "spec_network": WORDS,
+    "spec_protect": WORDS,
     "spec_setup": WORDS,
     # 1: verbs without policy
     "_linux": WORDS,

@@ -25,6 +25,7 @@ FLAGS = {
     "timeout_s": "--timeout-s", "network": "--network", "tmpfs": "--tmpfs",
     "profiles": "--profile", "env": "--env",
     "max_output_bytes": "--max-output-bytes", "require_limits": "--require-limits", "track_files": "--no-track-files",
+    "protect": "--protect",
     "mounts": "--mount", "security_profile": "--security-profile", "apparmor": "--apparmor", "cap_drop": "--keep-caps",
     "user": "--user", "root": "--root", "prewarm": "--prewarm", "preload": "--preload",
     "setup": "--setup", "deps_readonly": "--deps-writable",
@@ -94,6 +95,7 @@ def test_flags_become_options() -> None:
     words += " --prewarm 3 --preload json --preload email.mime"
     words += " --setup true --deps-writable"
     words += " --workspace-mb 3 --profile vcpu:heavy --profile vdisk:scratch"
+    words += " --protect /b/x --protect /b/y"
     words += " --egress-allow a.example --egress-allow *.b.example:5432"
     words += " --setup-egress-allow index.example --image a/b:c"
     assert sandbox_options(parse(words.split())) == {
@@ -119,6 +121,7 @@ def test_flags_become_options() -> None:
         "preload": ("json", "email.mime"),
         "setup": "true",
         "deps_readonly": False,
+        "protect": ["/b/x", "/b/y"],
         "egress_allow": ["a.example", "*.b.example:5432"],
         "setup_egress_allow": ["index.example"],
         "image": "a/b:c",

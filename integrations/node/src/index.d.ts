@@ -40,6 +40,7 @@ export interface SandboxOptions {
   tmpfs?: Record<string, string>;
   env?: Record<string, string>;
   mounts?: Record<string, string | [target: string, mode: "ro" | "rw"]>;
+  protect?: readonly string[] | Record<string, string | null>;
   max_output_bytes?: number;
   require_limits?: boolean;
   track_files?: boolean;

@@ -18,7 +18,7 @@ from .._linux.abi import MountAttr
 from .._linux.processes import write_text
 from .plan import CELL, HOME, MIB, WORKSPACE, Bind, Blob, Device, Folder, Plan, Step, Text
 
-__all__ = ["build_base", "build_fresh", "open_trees", "show_workspace"]
+__all__ = ["build_base", "build_fresh", "open_trees", "protect", "show_workspace"]
 
 # A mount point that every Linux has; what it hid is never looked at again.
 _STAGE = "/proc"
@@ -187,6 +187,18 @@ def show_workspace(tree: int, below: Sequence[str]) -> None:
         if os.path.realpath(place) != place:
             raise OSError(errno.ELOOP, "a symbolic link stands where a mount belongs", place)
         mounts.attach_tree(kept, place)
+
+
+def protect(plan: Plan) -> None:
+    """Make the plan's frozen paths read-only and its pinned ones immovable, as they are on the host now.
+
+    Raises:
+        OSError: ELOOP where a link stands in the place of one, ENOENT where there is nothing.
+    """
+    for path in (*plan.pinned, *plan.frozen):
+        if os.path.realpath(path) != path:
+            raise OSError(errno.ELOOP, "a symbolic link stands where a protected path belongs", path)
+        mounts.bind_mount(path, path, _SHOWN if path in plan.frozen else _QUIET)
 
 
 def _mask(path: str) -> None:

@@ -132,6 +132,8 @@ class Plan:
         masked: paths hidden, where they exist.
         read_only: paths made read-only, where they exist.
         writable: directories below which Landlock allows writes.
+        frozen: paths below a writable mount that are read-only all the same.
+        pinned: directories on the way to those, which cannot be renamed.
         preload: modules that a template imports before it serves.
         lingers: its stem may outlive the last Sandbox for a while, for one with an equal plan.
         file_bytes: the largest that one file may become, or ``None`` for the general limit.
@@ -148,6 +150,8 @@ class Plan:
     masked: tuple[str, ...] = MASKED
     read_only: tuple[str, ...] = READ_ONLY
     writable: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     python: str = "python3"
     like_host: bool = True
@@ -203,6 +207,7 @@ class Plan:
             *(f"door: {door.address} port {door.port} to {door.host or 'the proxy'}" for door in self.doors),
             f"masked: {' '.join(self.masked)}",
             f"read-only: {' '.join(self.read_only)}",
+            *(f"protected: {path}" for path in self.frozen),
             f"limits: {limits}",
             f"capabilities: {'those of its own namespaces' if self.capabilities else 'none'}; no_new_privs; securebits",
             f"landlock: writes only below {' '.join(self.writable)}",
@@ -216,7 +221,7 @@ def from_wire(plain: dict[str, Any]) -> Plan:
     values["base"] = tuple(_KINDS[kind](*fields) for kind, *fields in plain["base"])
     values["fresh"] = tuple(Tmpfs(*fields) for fields in plain["fresh"])
     values["doors"] = tuple(Door(*fields) for fields in plain["doors"])
-    for name in ("masked", "read_only", "writable", "preload"):
+    for name in ("masked", "read_only", "writable", "frozen", "pinned", "preload"):
         values[name] = tuple(plain[name])
     return Plan(**values)
 

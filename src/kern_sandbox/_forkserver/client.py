@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from .._box.plan import Plan
+from .._box.protection import Placeholder
 from .._linux.fds import memory_file
 from ..errors import HostError, InternalError, SandboxError
 from . import wire
@@ -66,11 +67,13 @@ class Opening(NamedTuple):
         temporary: directories to remove if this process dies.
         prewarm: how many boxes to keep ready.
         once: it makes one call at most, soon: one box is kept ready for that, and none after it.
+        placeholders: what the fork server removes once the last box is gone.
     """
 
     temporary: list[Temporary]
     prewarm: int = 0
     once: bool = False
+    placeholders: Sequence[Placeholder] = ()
 
 
 class ForkServer:
@@ -126,7 +129,8 @@ class ForkServer:
             assert plan.workspace is not None
             body = {"verb": "open", "owner": owner, "key": key, "workspace": list(plan.workspace)}
             known = None if key in self._known else plan.to_wire()
-            self._send({**body, "plan": known, **how._asdict()}, ())
+            more = {**how._asdict(), "placeholders": [one.path for one in how.placeholders]}
+            self._send({**body, "plan": known, **more}, [one.fd for one in how.placeholders])
             self._owners[owner] = key
             self._known[key] = self._known.get(key, 0) + 1
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, NoReturn
 
-from .._box.build import build_fresh, show_workspace
+from .._box.build import build_fresh, protect, show_workspace
 from .._box.confine import Confinement, confine, limit_files, prepare
 from .._box.plan import CELL, WORKSPACE, Bind, Plan
 from .._linux import caps, fds, processes
@@ -151,6 +151,7 @@ def _await_workspace(report: socket.socket, plan: Plan) -> None:
     if frame is None:
         os._exit(0)
     show_workspace(frame.fds[0], plan.below)
+    protect(plan)
 
 
 def _check_layers(plan: Plan) -> None:
@@ -161,6 +162,12 @@ def _check_layers(plan: Plan) -> None:
             if (about.st_dev, about.st_ino) != tuple(step.identity):
                 words = "another program that uses the workspace has removed or replaced it"
                 raise OSError(errno.ESTALE, words, step.target)
+    for path in plan.frozen:
+        if not os.path.lexists(path) or not os.statvfs(path).f_flag & os.ST_RDONLY:
+            words = (
+                "another program has just replaced it, so it is not protected in this box; the next will be made anew"
+            )
+            raise OSError(errno.ESTALE, words, path)
 
 
 def _enter_groups(doors: Sequence[int]) -> None:

@@ -25,6 +25,7 @@ from .groups import Groups
 from .loop import Loop
 from .nursery import START_LIMIT_S, Hooks, Nursery
 from .owners import Owner
+from .placeholders import Placeholders
 from .replies import SourceFailed, lost, refuse, remove_tree
 
 __all__ = ["main"]
@@ -47,6 +48,7 @@ class Server:
         self.nursery = Nursery(self.loop, self.able, self.groups, hooks)
         self.boxes = self.nursery.boxes
         self.gate = Gate(self.loop, self.nursery.maker.take_id)
+        self.placeholders = Placeholders()
         self.sweeps = [time.monotonic() + delay for delay in _SWEEPS_S]
 
     def run(self) -> None:
@@ -59,6 +61,7 @@ class Server:
             self.loop.turn(self._wait())
             self._enforce_deadlines()
         self.close()
+        self.placeholders.remove_all()
         for owner in self.nursery.owners.values():
             for path, device, inode in owner.temporary:
                 remove_tree(path, (device, inode))
@@ -116,10 +119,12 @@ class Server:
         elif frame.body["verb"] == "open":
             if frame.body["plan"] is not None:
                 self.nursery.plans[frame.body["key"]] = from_wire(frame.body["plan"])
+            self.placeholders.take(frame.body, frame.fds)
             self.nursery.open(Owner.of(frame.body))
             self.gate.prepare(self.nursery.plans[frame.body["key"]])
         elif frame.body["verb"] == "close":
             self.nursery.close_owner(frame.body["owner"])
+            self._tidy_after(frame.body["owner"])
         elif frame.body["verb"] == "forget":
             self.nursery.forget(frame.body["key"])
 
@@ -225,6 +230,12 @@ class Server:
         finally:
             box.close()
             self.groups.put_away(box.group)
+            self._tidy_after(box.owner)
+
+    def _tidy_after(self, owner: str) -> None:
+        """Once a Sandbox is closed and its last box gone, nothing needs its placeholders."""
+        if owner not in self.nursery.owners and all(box.owner != owner for box in self.boxes.values()):
+            self.placeholders.remove(owner)
 
 
 def _once_more(asked: wire.Frame) -> bool:

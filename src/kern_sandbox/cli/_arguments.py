@@ -32,7 +32,7 @@ _PROGRAMS = {
 _OPTIONS = (
     "memory_mb", "workspace_mb", "cpus", "pids", "timeout_s", "network", "tmpfs", "env", "max_output_bytes",
     "profiles", "require_limits", "track_files", "mounts", "security_profile", "apparmor", "cap_drop", "user", "root",
-    "prewarm", "preload", "setup", "deps_readonly", "egress_allow", "setup_egress_allow", "image",
+    "protect", "prewarm", "preload", "setup", "deps_readonly", "egress_allow", "setup_egress_allow", "image",
 )  # fmt: skip
 _STATUS = """\
 exit status:
@@ -283,6 +283,8 @@ def _add_security(box: Any) -> None:
     add("--setup-egress-allow", action="append", metavar="HOST", help=words)
     words = "show a directory of this machine, read-only unless :rw follows; may be repeated"
     add("--mount", dest="mounts", action="append", type=_mount, metavar="DIR:TARGET", help=words)
+    words = "a path in the box that stays read-only below a writable mount; may be repeated"
+    add("--protect", action="append", metavar="PATH", help=words)
     words = "untrusted turns every tightening on and refuses an option that loosens one"
     add("--security-profile", metavar="NAME", help=words)
     add("--apparmor", metavar="PROFILE", help="a loaded AppArmor profile for the code")
