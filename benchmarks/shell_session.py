@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -20,7 +21,8 @@ from langchain.agents.middleware import DockerExecutionPolicy, HostExecutionPoli
 from langchain.agents.middleware.shell_tool import ShellSession
 from langchain_kern_sandbox import kern_execution_policy
 
-from .measure import Row, dump, machine, rows, table
+from .machine import fingerprint
+from .measure import Stats, stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +103,7 @@ def session_of(policy: Any) -> Iterator[ShellSession]:
             session.stop(WAIT_S)
 
 
-def measure(taken: dict[str, Any], rounds: int) -> dict[str, list[Row]]:
+def measure(taken: dict[str, Any], rounds: int) -> dict[str, dict[str, Stats]]:
     """Phase to the figures of every policy, after one round that does not count."""
     times: dict[str, dict[str, list[float]]] = {phase.name: {name: [] for name in taken} for phase in PHASES}
     for turn in range(rounds + 1):
@@ -110,7 +112,7 @@ def measure(taken: dict[str, Any], rounds: int) -> dict[str, list[Row]]:
             if turn:
                 for phase, milliseconds in spent.items():
                     times[phase][name].append(milliseconds)
-    return {phase: rows(found, HOST) for phase, found in times.items()}
+    return {phase: {name: stats(values) for name, values in found.items()} for phase, found in times.items()}
 
 
 def _one_session(policy: Any) -> dict[str, float]:
@@ -123,19 +125,30 @@ def _one_session(policy: Any) -> dict[str, float]:
     return spent
 
 
+def table(parts: dict[str, dict[str, Stats]]) -> str:
+    """Markdown: a line for each phase; medians in milliseconds, with the 5th and 95th percentile."""
+    names = list(next(iter(parts.values())))
+    lines = ["| ms, median (5 % - 95 %) | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for phase, found in parts.items():
+        cells = [f"{each.median:.1f} ({each.low:.1f} - {each.high:.1f})" for each in found.values()]
+        lines.append(f"| {phase} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Measure, and print a table for every phase."""
+    """Measure, and print a table of phases."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shell_session", description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    print(machine(), "\n")
+    machine = fingerprint("")
+    print("\n".join(f"{name}: {words}" for name, words in machine.items()))
     with tempfile.TemporaryDirectory(prefix="kern-bench-") as folder:
         parts = measure(policies(Path(folder)), options.rounds)
-    for phase, found in parts.items():
-        print(table(phase, found, HOST))
+    print(table(parts))
     if options.json:
-        dump(options.json, parts)
+        plain = {phase: {name: each._asdict() for name, each in found.items()} for phase, found in parts.items()}
+        Path(options.json).write_text(json.dumps({"machine": machine, "phases": plain}, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
