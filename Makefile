@@ -3,6 +3,7 @@
 #   PY         the interpreter that runs the tools (default: .venv's if `make setup` made it, else python3)
 #   TESTS      what `make test` runs                        ARGS   more options for pytest
 #   CORE       what the targets of adapters install as kern-sandbox (a wheel; default: this tree)
+#   LANGCHAIN_VENV, LANGCHAIN_PY    where `make test-langchain` installs, and with which Python (3.11 or later)
 #   LLAMAINDEX_VENV, LLAMAINDEX_PY  where `make test-llamaindex` installs, and with which Python (3.10 or later)
 #   RUN_IN_VM  a command `RUN_IN_VM FOLDER COMMAND` that boots a machine, copies FOLDER to its /src, runs COMMAND there
 #   VM_PY      an interpreter with the test tools in that machine
@@ -12,6 +13,8 @@ PY ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
 TESTS ?= tests
 ARGS ?=
 USER_HOME ?=
+LANGCHAIN_VENV ?= $(VENV)/langchain
+LANGCHAIN_PY ?= python3
 LLAMAINDEX_VENV ?= $(VENV)/llamaindex
 LLAMAINDEX_PY ?= python3
 CORE ?= .
@@ -19,7 +22,7 @@ RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
-.PHONY: setup check lint types house format dist test test-user test-llamaindex docs evals bench vm-test clean
+.PHONY: setup check lint types house format dist test test-user test-langchain test-llamaindex docs evals bench vm-test clean
 
 setup:  ## a virtual environment with this package, editable, and the tools
 	python3 -m venv $(VENV)
@@ -54,6 +57,13 @@ test-user:  ## as root: every test as an unprivileged user, in a home of its own
 	$(NOBODY) env -i PATH="$$PATH" HOME="$$home" TMPDIR="$$home/tmp" LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
 	  $(foreach name,CI KERN_MUST_WORK KERN_EXPECT_INSTALLED PYTHONPATH,$(if $($(name)),$(name)="$($(name))")) \
 	  $(MAKE) --no-print-directory -C "$(CURDIR)" test PY="$(PY)" TESTS="$(TESTS)" ARGS="-p no:cacheprovider $(ARGS)"
+
+test-langchain:  ## the adapter for LangChain, LangGraph and deepagents, built and installed
+	$(LANGCHAIN_PY) -m venv $(LANGCHAIN_VENV)
+	$(LANGCHAIN_VENV)/bin/python -m pip install -q --no-compile --upgrade 'pip>=25.1'
+	$(LANGCHAIN_VENV)/bin/python -m pip install -q --no-compile $(CORE) './integrations/langchain[deepagents]' --group integrations/langchain/pyproject.toml:test
+	$(LANGCHAIN_VENV)/bin/python -m pip install -q --no-compile --no-deps 'deepagents-code==0.1.57'  # alone: it pins all it stands on
+	cd integrations/langchain && $(abspath $(LANGCHAIN_VENV))/bin/pytest -n 3 --dist loadscope $(ARGS)
 
 test-llamaindex:  ## the adapter for LlamaIndex, built and installed beside another package of its namespace
 	$(LLAMAINDEX_PY) -m venv $(LLAMAINDEX_VENV)

@@ -14,6 +14,7 @@ from ..render import ImagePart, TextPart, blocks, neutralise, render
 from ..results import ExecutionResult, Result
 from ..session import How, Session
 from ._definitions import Definition, file_definitions, reset_definition, run_definition
+from ._fence import without_fence
 from ._interpreter import Cancel, Interpreter
 
 if TYPE_CHECKING:
@@ -178,12 +179,13 @@ class Toolbox:
         timeout = given.get("timeout_s")
         if timeout is not None and timeout > self._session.spec.timeout_s:
             raise SpecError(f"timeout_s={timeout!r} is more than the limit of {self._session.spec.timeout_s:g} s")
+        code = without_fence(given["code"])
         language = given.get("language") or next(iter(self._languages or ()), "python")
         if self._python is not None and language == "python":
             how = {"timeout_s": timeout, "on_stdout": on_output, "on_stderr": on_output}
-            return self.answer(self._python.run(given["code"], how, cancel))
+            return self.answer(self._python.run(code, how, cancel))
         fresh = How(timeout_s=timeout, on_stdout=on_output, on_stderr=on_output)
-        return self.answer(self._session.run_code(given["code"], language, fresh, cancel))
+        return self.answer(self._session.run_code(code, language, fresh, cancel))
 
     def answer(self, result: ExecutionResult) -> Answer:
         """A result as a tool gives it."""
