@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .kernel import Kernel, start_kernel
 from .once import run_once
 from .session import Callback, How, Session
 from .spec import MEMORY_MB, PIDS
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ._box.plan import Plan
+    from .kernel import Kernel
     from .process import Process
     from .results import ExecutionResult
 
@@ -237,6 +237,8 @@ class Sandbox:
         Raises:
             SandboxError: as in ``run_code``; ``StartError`` for an interpreter that does not start.
         """
+        from .kernel import start_kernel  # late: few Sandboxes need it
+
         return start_kernel(self._session, timeout_s, env, self)
 
     def write_file(self, path: str, data: str | bytes) -> None:

@@ -16,7 +16,7 @@ from . import checks
 from ._box.egress import egress_events
 from ._box.guestfiles import guest_steps
 from ._box.mountrules import check_workspace, checked_mounts
-from ._box.plan import CELL, GUEST, Bind, Plan, Userland, plan
+from ._box.plan import CELL, GUEST, Bind, Plan, Step, Userland, plan
 from ._box.protection import Protection
 from ._box.rootfs import host_userland
 from ._box.values import decode_values
@@ -29,22 +29,23 @@ from ._forkserver.client import (
     discard_owner,
     existing_server,
 )
-from ._forkserver.held import HeldBox
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from ._profiles import with_profiles
 from .errors import HostError, ImageError, SandboxError, SessionClosed
 from .process import Process
 from .results import ExecutionResult, FileInfo, Usage
-from .setup import Setup
 from .spec import BoxSpec
-from .userland import Userlands, choose_image, image_failed, userland_of
 from .workspace import Workspace
 
+# What few Sandboxes need (images, setups, kernels) is imported where it is used: loading it takes as long as a call.
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ._forkserver.held import HeldBox
     from ._image.images import Image, Progress
     from ._image.reference import Reference
+    from .setup import Setup
+    from .userland import Userlands
 
 __all__ = ["Callback", "How", "Session", "Stop", "result_of"]
 
@@ -90,7 +91,7 @@ class Session:
         self._pid = os.getpid()
         self.spec = BoxSpec.of(**with_profiles(options))
         self._own_user = options.get("user")
-        self._reference = choose_image(self.spec.image)
+        self._reference = None if self.spec.image is None else _chosen(self.spec.image)
         self._image: Image | None = None
         self._bare: Plan | None = None
         self._plan: Plan | None = None
@@ -121,7 +122,7 @@ class Session:
         bare = plan(spec, userland, mounts, shared, guest)
         self._protection = Protection(spec.protect, [*mounts, shared])
         self._bare = replace(bare, frozen=self._protection.frozen, pinned=self._protection.pinned)
-        self._setup = None if spec.setup is None else Setup(spec, userlands, guest, self.workspace)
+        self._setup = None if spec.setup is None else _new_setup(spec, userlands, guest, self.workspace)
         self._plan = self._bare if self._setup is None else self._setup.foreseen(self._bare)
 
     @property
@@ -149,6 +150,8 @@ class Session:
         return ("/tmp",) if self.spec.tmpfs is None else tuple(self.spec.tmpfs)
 
     def _settle_on_image(self, reference: Reference, progress: Progress | None) -> None:
+        from .userland import userland_of
+
         chosen = userland_of(reference, self._scratch, progress)
         try:
             self.require_open()
@@ -194,6 +197,8 @@ class Session:
         """Start a kernel's box."""
         argv = [self.plan.python, f"{GUEST}/run_once.py", "-", "3"]
         command = replace(self._command(argv, how), timeout_s=_HELD_S, snippet=_starts_alike(how.env))
+        from ._forkserver.held import HeldBox
+
         return HeldBox(self._server(), command)
 
     def require_open(self) -> None:
@@ -235,6 +240,8 @@ class Session:
         try:
             self._made_plan(progress)
         except ImageError as error:
+            from .userland import image_failed
+
             return image_failed(error)
         return None
 
@@ -334,6 +341,18 @@ class Session:
         judgement = judge(guard.conclude(outcome.evidence), self._facts(command))
         files = [] if before is None else Workspace.changes(before, self.workspace.scan())
         return result_of(outcome, judgement, duration_ms, files)
+
+
+def _chosen(image: str) -> Reference:
+    from .userland import choose_image
+
+    return choose_image(image)
+
+
+def _new_setup(spec: BoxSpec, userlands: Userlands, guest: Sequence[Step], workspace: Workspace) -> Setup:
+    from .setup import Setup
+
+    return Setup(spec, userlands, guest, workspace)
 
 
 def _starts_alike(env: Mapping[str, str] | None) -> bool:

@@ -34,15 +34,13 @@ class Chosen(NamedTuple):
     image: Image
 
 
-def choose_image(text: str | None) -> Reference | None:
+def choose_image(text: str) -> Reference:
     """The reference in ``image=``.
 
     Raises:
         SpecError: it is none.
         MountRefused: a directory that is never shown.
     """
-    if text is None:
-        return None
     reference = parse(text)
     if reference.kind == "dir":
         check_root(reference.path)
