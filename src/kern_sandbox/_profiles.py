@@ -228,7 +228,7 @@ def _held(profile: Profile, key: str, check: Callable[[object], float]) -> float
     try:
         return check(profile.table[key])
     except SpecError as error:
-        raise _wrong(profile, key, str(error).partition("is not accepted: ")[2]) from None
+        raise _wrong(profile, key, str(error).partition("Accepted: ")[2]) from None
 
 
 def _vdisk(profile: Profile) -> dict[str, Any]:

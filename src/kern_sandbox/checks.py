@@ -38,7 +38,7 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 def bad(option: str, value: object, accepted: str) -> SpecError:
     """The error for an option whose value is not accepted."""
-    return SpecError(f"{option}={short(value)} is not accepted: {accepted}")
+    return SpecError(f"{option}={short(value)} is not accepted. Accepted: {accepted}")
 
 
 def short(value: object) -> str:
@@ -122,7 +122,7 @@ def check_env(env: object, option: str = "env") -> dict[str, str]:
             raise SpecError(f"{option} has the name {short(name)}: a name is a non-empty str without '=' and NUL")
         if not isinstance(value, str) or not _encodes(name + value):
             accepted = "a value is a str without NUL and lone surrogates"
-            raise SpecError(f"{option}[{short(name)}] is not accepted: {accepted}")
+            raise SpecError(f"{option}[{short(name)}] is not accepted. Accepted: {accepted}")
         if len(os.fsencode(name + value)) + 1 >= _MAX_STRING:
             raise SpecError(f"{option}[{short(name)}] is too long: Linux takes less than 128 KiB. {_USE_A_FILE}")
     if sum(len(name) + len(value) for name, value in env.items()) > _MAX_ENV_BYTES:

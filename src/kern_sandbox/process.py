@@ -109,7 +109,7 @@ class Process:
             SpecError: not a signal number.
         """
         if not isinstance(number, int) or number not in signal.valid_signals():
-            raise SpecError(f"signal {number!r} is not accepted: a number that signal.valid_signals() holds")
+            raise SpecError(f"signal {number!r} is not accepted. Accepted: a number that signal.valid_signals() holds")
         self._say({"signal": int(number)})
 
     def kill(self) -> None:

@@ -114,7 +114,7 @@ def test_use_after_close_is_session_closed_and_closing_again_does_nothing(use: A
     use(workspace)
     workspace.close()
     workspace.close()
-    with pytest.raises(SessionClosed, match="has been closed"):
+    with pytest.raises(SessionClosed, match="of a Sandbox that is closed"):
         use(workspace)
 
 
@@ -264,7 +264,7 @@ def test_what_is_missing_is_named(space: Workspace) -> None:
 
 @pytest.mark.parametrize("data", [None, 3, bytearray(b"x"), ["x"], "\ud800"])
 def test_data_that_is_neither_text_nor_bytes_is_a_spec_error(space: Workspace, data: Any) -> None:
-    with pytest.raises(SpecError, match="data is"):
+    with pytest.raises(SpecError, match="data"):
         space.write_file("f", data)
     assert space.list_files() == []
 

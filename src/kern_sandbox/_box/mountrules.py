@@ -117,7 +117,7 @@ def _target_of(source: object, value: object) -> tuple[str, bool]:
     target, mode = value if isinstance(value, tuple) and len(value) == 2 else (value, "ro")
     if not isinstance(target, str) or mode not in ("ro", "rw"):
         accepted = 'a target such as "/data", or ("/data", "ro") or ("/data", "rw")'
-        raise SpecError(f"mounts[{source!r}]={value!r} is not accepted: {accepted}")
+        raise SpecError(f"mounts[{source!r}]={value!r} is not accepted. Accepted: {accepted}")
     return target, mode == "rw"
 
 
@@ -150,7 +150,8 @@ def _vet_source(source: object, target: str, writable: bool) -> Bind:
     try:
         about = _looked_at(real)
     except OSError as error:
-        raise SpecError(f"mounting {given!r}", errno=error.errno) from None
+        hint = "A source is a file or directory that is there: make it first"
+        raise SpecError(f"mounting {given!r}", errno=error.errno, hint=hint) from None
     rule = _same_file(about) or _special(about, real) or _mounted_below(real)
     if rule:
         raise MountRefused(f"mounting {given!r}: {rule}", path=real)
@@ -195,7 +196,8 @@ def _refusal(path: str) -> str:
     """The rule that refuses ``path`` by its name, or ``""``."""
     for place in _NEVER_BELOW:
         if _within(path, place) or _within(place, path):
-            return f"{place} is the host's own and is never shown, nor anything that holds it"
+            holds = path if path == place or _within(path, place) else f"{place}, which is in it,"
+            return f"{holds} is the host's own and is never shown; choose a directory of your own"
     for place in (*_NEVER_ITSELF, *_homes()):
         if _within(place, path):
             return f"{place} is never shown as a whole; mount a directory in it"

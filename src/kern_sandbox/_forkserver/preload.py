@@ -51,7 +51,7 @@ def _import(name: str) -> None:
         import traceback
 
         words = "".join(traceback.format_exception(type(error), error, _above(error.__traceback__)))
-        raise PreloadFailed(f"import {name}\n{words[-_MOST_WORDS:]}") from None
+        raise PreloadFailed(f"import {name}\n{words[-_MOST_WORDS:].rstrip()}") from None
 
 
 def _above(trace: TracebackType | None) -> TracebackType | None:

@@ -35,7 +35,8 @@ def identity_of(path: str) -> str:
     try:
         about = os.stat(path)
     except OSError as error:
-        raise ImageError("opening the image archive", errno=error.errno, path=path) from error
+        hint = "Name a file that `docker save`, skopeo or buildah has written"
+        raise ImageError("opening the image archive", errno=error.errno, path=path, hint=hint) from error
     return f"{about.st_dev}:{about.st_ino}:{about.st_size}:{about.st_mtime_ns}"
 
 
@@ -68,7 +69,9 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
         except OSError as error:
             raise ImageError("opening the image archive", errno=error.errno, path=reference.path) from error
         except (tarfile.TarError, EOFError) as error:
-            raise ImageError(f"opening {reference.name}: it is no whole tar archive ({error})") from error
+            words = str(error).partition("\n")[0].rstrip(":")
+            hint = "Write it anew with `docker save`, skopeo or buildah"
+            raise ImageError(f"opening {reference.name}: it is no whole tar archive ({words})", hint=hint) from error
 
     def __exit__(self, *_: object) -> None:
         self._tar.close()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Image", "Making", "Progress", "load", "obtain"]
 
 _CONFIG_LIMIT = 8 << 20
+_NO_ROOT = "It has to be a directory with an operating system unpacked in it"
 _NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
@@ -141,7 +142,7 @@ def _disk(error: OSError, reference: Reference, store: Store) -> ImageError:
 def _directory(reference: Reference) -> Image:
     if not os.path.isdir(reference.path):
         code = errno.ENOTDIR if os.path.lexists(reference.path) else errno.ENOENT
-        raise ImageError(f"using {reference.name} as a root file system", errno=code)
+        raise ImageError(f"using {reference.name} as a root file system", errno=code, hint=_NO_ROOT)
     return Image(reference.name, os.path.realpath(reference.path))
 
 

@@ -18,7 +18,7 @@ def enter(profile: str) -> None:
     """
     place = next((path for path in _PLACES if os.path.exists(path)), None)
     if place is None or not _enabled():
-        raise OSError(errno.ENOSYS, "AppArmor is not in use on this host")
+        raise OSError(errno.ENOSYS, "AppArmor is not in use on this host: leave apparmor= out")
     fd = os.open(place, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.write(fd, f"changeprofile {profile}".encode())

@@ -81,7 +81,7 @@ def settings(environ: Mapping[str, str]) -> Settings:
             raise SpecError(f"there is no variable {name}: known are {', '.join(known)}")
     kernel = given.get(_KERNEL, "0")
     if kernel not in ("0", "1"):
-        raise SpecError(f"{_KERNEL}={kernel!r} is not accepted: {_KERNEL_WORDS}")
+        raise SpecError(f"{_KERNEL}={kernel!r} is not accepted. Accepted: {_KERNEL_WORDS}")
     options = {one.option: _value(one, given[PREFIX + one.name]) for one in _VARIABLES if PREFIX + one.name in given}
     return Settings({"max_output_bytes": _OUTPUT_BYTES, **options}, kernel == "1")
 
@@ -93,7 +93,7 @@ def _value(variable: _Variable, text: str) -> Any:
     try:
         value = variable.convert(text)
     except ValueError:
-        raise SpecError(f"{name}={text[:120]!r} is not accepted: {variable.accepted}") from None
+        raise SpecError(f"{name}={text[:120]!r} is not accepted. Accepted: {variable.accepted}") from None
     if variable.option != "workspace":  # which is looked at when it is used
         try:
             BoxSpec.of(**with_profiles({variable.option: value}))

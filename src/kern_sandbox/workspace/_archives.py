@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "load", "outside", "save"]
 
+_MAKE_IT = "The directory that it is to lie in has to be there: make it first"
+_NO_ARCHIVE = "Name an archive of this machine, such as Sandbox.snapshot() writes; nothing was changed"
+
 
 class Limits(NamedTuple):
     """How much may be unpacked.
@@ -48,7 +51,7 @@ def outside(path: object, workspace: str, option: str) -> str:
     """
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text or "\0" in text:
-        raise SpecError(f"{option}={path!r} is not accepted: the path of an archive")
+        raise SpecError(f"{option}={path!r} is not accepted. Accepted: the path of an archive")
     folder = os.path.realpath(os.path.dirname(os.path.abspath(text)))
     if folder == workspace or folder.startswith(workspace.rstrip("/") + "/"):
         hint = "Keep archives outside of the workspace"
@@ -59,7 +62,7 @@ def outside(path: object, workspace: str, option: str) -> str:
 def save(root: int, target: str, max_bytes: int, max_entries: int) -> list[str]:
     """Write what is below ``root`` to ``target``; see ``Workspace.snapshot``."""
     attempted = f"write the snapshot {clipped(target)!r}"
-    with open_root(root) as readable, in_words(attempted, target), _replacing(target) as out:
+    with open_root(root) as readable, in_words(attempted, target, _MAKE_IT), _replacing(target) as out:
         try:
             return write_archive(readable, out, max_bytes, max_entries)
         except LimitExceeded as error:
@@ -76,7 +79,7 @@ def load(root: int, source: str, limits: Limits, owner: Owner | None) -> None:
         owner: whom new files belong to.
     """
     attempted = f"restore the workspace from {clipped(source)!r}"
-    with in_words(attempted, source), _reading(source) as file, open_root(root) as readable:
+    with in_words(attempted, source, _NO_ARCHIVE), _reading(source) as file, open_root(root) as readable:
         finish_broken(readable)
         with stage(readable, owner) as staged:
             with _bad_archives(attempted, source, limits.size):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from kern_sandbox.checks import bad
 from kern_sandbox.errors import SpecError, WorkspaceError
 
 __all__ = [
@@ -107,7 +108,7 @@ def content_of(data: object) -> bytes:
     if isinstance(data, bytes):
         return data
     if not isinstance(data, str):
-        raise SpecError(f"data is str or bytes, not {type(data).__name__}")
+        raise bad("data", data, "str or bytes")
     try:
         return data.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -117,7 +118,7 @@ def content_of(data: object) -> bytes:
 def checked_limit(max_bytes: object) -> int:
     """``max_bytes`` if it can limit anything."""
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 0:
-        raise SpecError(f"max_bytes={max_bytes!r} is not accepted: a whole number, 0 or more")
+        raise SpecError(f"max_bytes={max_bytes!r} is not accepted. Accepted: a whole number, 0 or more")
     return max_bytes
 
 
@@ -125,5 +126,5 @@ def resolved(path: object) -> str:
     """The workspace option as an absolute path without symbolic links."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text or "\0" in text:
-        raise SpecError(f"workspace={path!r} is not accepted: None, or the path of an existing directory")
+        raise SpecError(f"workspace={path!r} is not accepted. Accepted: None, or the path of an existing directory")
     return os.path.realpath(text)

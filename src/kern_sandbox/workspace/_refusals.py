@@ -43,8 +43,8 @@ def refused(attempted: str, path: str, code: int | None, hint: str) -> Workspace
 
 
 @contextmanager
-def in_words(attempted: str, path: str) -> Iterator[None]:
-    """What is done inside fails as a WorkspaceError that says ``attempted``."""
+def in_words(attempted: str, path: str, missing: str = HINTS[errno.ENOENT]) -> Iterator[None]:
+    """What is done inside fails as a WorkspaceError that says ``attempted``, and ``missing`` where nothing is there."""
     try:
         yield
     except NotRegular as error:
@@ -53,4 +53,5 @@ def in_words(attempted: str, path: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, WorkspaceError):
             raise
-        raise refused(attempted, path, error.errno, HINTS.get(error.errno or 0, "")) from error
+        hint = missing if error.errno == errno.ENOENT else HINTS.get(error.errno or 0, "")
+        raise refused(attempted, path, error.errno, hint) from error

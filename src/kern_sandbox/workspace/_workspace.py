@@ -93,7 +93,9 @@ class Workspace:
     def fd(self) -> int:
         """The directory itself (``O_PATH``), valid until ``close()``."""
         if self._fd < 0:
-            raise SessionClosed(f"use the workspace {self.path}: it has been closed")
+            raise SessionClosed(
+                f"using the workspace {self.path} of a Sandbox that is closed", hint="Make a new Sandbox"
+            )
         return self._fd
 
     @property
