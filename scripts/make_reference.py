@@ -121,7 +121,9 @@ def described(doc: str) -> Iterator[str]:
         elif name == "Returns":
             yield f"Returns: {plain(text)}"
         else:
-            rows = [f"| `{entry}` | {cell(words)} |" if entry else f"| | {cell(words)} |" for entry, words in entries(text)]
+            rows = [
+                f"| `{entry}` | {cell(words)} |" if entry else f"| | {cell(words)} |" for entry, words in entries(text)
+            ]
             yield "\n".join([f"| {_WORDS[name]} | |", "|---|---|", *rows])
 
 

@@ -65,7 +65,7 @@ class SandboxError(Exception):
         if self.path is not None and self.path not in self.attempted:
             parts.append(f" ({self.path!r})")
         if self.hint:
-            parts.append(f". {self.hint}")
+            parts.append(f"\n{self.hint}" if "\n" in self.attempted else f". {self.hint}")
         return "".join(parts)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ __all__ = ["Allowance", "apply_layer"]
 _HEADER_LIMIT = 1 << 20
 _MAX_DEPTH = 256
 _EXTRA = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_DISTRUST = "No honest tool writes that: do not use this image, or build it anew"
 _SPECIAL = (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
 
@@ -81,10 +82,11 @@ def apply_layer(layer: Layer, tree: Tree, allowance: Allowance) -> None:
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise LayerRefused(f"{what}: it is damaged ({error})", hint="Pull or save the image anew") from error
         except LayerRefused as error:
-            raise LayerRefused(f"{what}: {error.attempted}", hint=error.hint) from error.__cause__
+            raise LayerRefused(f"{what}: {error.attempted}", hint=error.hint or _DISTRUST) from error.__cause__
     found = f"sha256:{content.hash.hexdigest()}"
     if layer.diff_id and found != layer.diff_id:
-        raise DigestMismatch(f"{what}: its content has the digest {found} and was named {layer.diff_id}")
+        words = f"{what}: its content has the digest {found} and was named {layer.diff_id}"
+        raise DigestMismatch(words, hint="It was damaged or changed on its way: pull or save the image anew")
 
 
 class _Content(io.RawIOBase):

@@ -64,7 +64,8 @@ class Registry:
                 raise PullError(f"pulling {self._reference.name}: its manifest broke off ({error})") from error
         if wanted.startswith("sha256:") and digest_of(content) != wanted:
             words = f"pulling {self._reference.name}: the manifest has the digest {digest_of(content)}"
-            raise DigestMismatch(f"{words} and was asked for as {wanted}")
+            hint = "The registry, or something on the way to it, changed the content"
+            raise DigestMismatch(f"{words} and was asked for as {wanted}", hint=hint)
         return content
 
     def content(self, descriptor: Descriptor, limit: int) -> bytes:

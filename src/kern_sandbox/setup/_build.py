@@ -37,6 +37,7 @@ _MEMORY_MB = 2048
 _TIMEOUT_S = 1800.0
 _PIDS = 1024
 _TAIL = 4000
+_TRY_AGAIN = "Nothing of it is kept: mend the command, or call again"
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ class Build:
         how = f"exit code {judgement.exit_code}" if fault is None else f"{fault.type}: {fault.message}"
         tail = (outcome.stdout + outcome.stderr).decode("utf-8", "replace").strip()[-_TAIL:]
         refused = "".join(f"\n{note}" for note in judgement.notes if note.startswith("egress: "))
-        words = f"running setup={short(self.command)}: {how}" + (f"\n{tail}\n" if tail else "") + refused
-        raise StartError("setup", words, hint="; ".join(known.left_out))
+        words = f"running setup={short(self.command)}: {how}" + (f"\n{tail}" if tail else "") + refused
+        raise StartError("setup", words, hint="; ".join(known.left_out) or _TRY_AGAIN)
 
 
 def _variables(path: str) -> dict[str, str]:
