@@ -196,11 +196,14 @@ def _is_made_by_callers(kind: type) -> bool:
 
 def python_page() -> str:
     """``python.md``."""
+    words = (
+        "Everything below is public; without another module being named, it is a name of `kern_sandbox`. What is "
+        "raised is in [errors](errors.md)."
+    )
     blocks = [
         "# Python API",
         _MADE,
-        "Everything below is public; without another module being named, it is a name of `kern_sandbox`. What is raised "
-        "is in [errors](errors.md).",
+        words,
     ]
     for chapter in CHAPTERS:
         blocks.append(f"## {chapter.title}")
@@ -263,13 +266,16 @@ def system_calls_page() -> str:
     arm = {row.name for row in table(FilterPolicy(), "aarch64")}
     only = [f"`{row.name}`" for row in default if row.name not in arm]
     count = {action: sum(row.action == action for row in default) for action in ("allow", "escape", "rule")}
+    words = (
+        f"What the code in a box may ask of Linux, on x86_64: of {len(default)} calls {count['allow']} are allowed, "
+        f"{count['rule']} are decided by their arguments, {count['escape']} end the box and are named, and the rest "
+        "fail. A call that Linux gets in the future fails with `ENOSYS`. Why it is so: "
+        "[decision 3](../decisions/0003-seccomp.md)."
+    )
     blocks = [
         "# System calls",
         _MADE,
-        f"What the code in a box may ask of Linux, on x86_64: of {len(default)} calls {count['allow']} are allowed, "
-        f"{count['rule']} are decided by their arguments, {count['escape']} end the box and are named, and the rest fail. "
-        "A call that Linux gets in the future fails with `ENOSYS`. Why it is so: "
-        "[decision 3](../decisions/0003-seccomp.md).",
+        words,
         "## The default",
         _table(default),
         "## By their arguments",

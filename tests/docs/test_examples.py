@@ -6,10 +6,11 @@ import importlib.util
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import kern_sandbox
-from support import REPO, need_boxes
+from support import REPO, need, need_boxes
 
 
 def loaded(name: str) -> Any:
@@ -22,11 +23,15 @@ def loaded(name: str) -> Any:
     return module
 
 
-def test_the_agent_loop_analyses_meets_a_bug_and_stops_what_hangs() -> None:
+def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """An example as its own text says to run it."""
     need_boxes()
-    done = subprocess.run(
-        [sys.executable, str(REPO / "examples" / "agent_loop.py")], capture_output=True, text=True, timeout=120
-    )
+    command = [sys.executable, str(REPO / "examples" / f"{name}.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110)
+
+
+def test_the_agent_loop_analyses_meets_a_bug_and_stops_what_hangs() -> None:
+    done = run("agent_loop")
     assert done.returncode == 0, done.stderr
     moves, _, report = done.stdout.partition("{")
     assert moves.splitlines() == [
@@ -43,3 +48,81 @@ def test_the_agent_loop_never_looks_into_text() -> None:
     for text in ("", "[sandbox: timeout]", "Traceback (most recent call last):"):
         assert next_move(kern_sandbox.ExecutionResult(stdout=text, stderr=text)) == "done; made nothing"
         assert next_move(kern_sandbox.ExecutionResult(stdout=text, exit_code=1)).startswith("the code failed")
+
+
+def test_the_batch_grader_gives_each_solution_its_own_verdict(tmp_path: Path) -> None:
+    done = run("batch_grader", "--count", "8", "--timeout-s", "1", "--report", str(tmp_path / "report.csv"))
+    assert done.returncode == 0, done.stderr
+    rows = [row.rpartition(",")[0] for row in (tmp_path / "report.csv").read_text().splitlines()]
+    assert rows == [
+        "student,points,verdict",
+        "student-0000,6,all right",
+        "student-0001,6,all right",
+        "student-0002,4,wrong answers",
+        "student-0003,0,AttributeError: 'list' object has no attribute 'median'",
+        f"student-0004,0,{rows[5].partition(',0,')[2]}",  # each version of Python has its own words
+        "student-0005,0,timeout",
+        "student-0006,0,wrong answers",
+        "student-0007,0,FileNotFoundError: [Errno 2] No such file or directory: '/etc/shadow'",
+    ]
+    assert "SyntaxError" in rows[5]
+    assert done.stdout.splitlines()[-1] == "8 solutions"
+
+
+def test_the_steps_of_a_build_share_a_copy_and_end_at_the_first_that_fails(tmp_path: Path) -> None:
+    project, kept = tmp_path / "project", tmp_path / "kept"
+    project.mkdir()
+    (project / "build.sh").write_text("#!/bin/sh\nmkdir -p out; echo built > out/made; echo changed >> input\n")
+    (project / "build.sh").chmod(0o755)
+    (project / "input").write_text("as it was\n")
+    done = run("ci_step", str(project), "--keep", str(kept), "--", "./build.sh", "cat out/made; exit 7", "touch never")
+    assert done.returncode == 7, done.stderr
+    said = [line.partition("  (")[0] for line in done.stdout.splitlines()]
+    assert said == [
+        "2 files copied",
+        "built",
+        "ok     ./build.sh",
+        "FAILED cat out/made; exit 7",
+        "kept: input out/made",
+    ]
+    assert (kept / "out" / "made").read_text() == "built\n"
+    assert (project / "input").read_text() == "as it was\n"
+
+
+def test_a_plug_in_that_hangs_or_lies_loses_its_turn_and_the_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text("def transform(record):\n    return {**record, 'tags': ['seen']}\n")
+    bad = "def transform(record):\n    while record['name'] == 'Ada': pass\n    print('noise'); return {'name': 3}\n"
+    (tmp_path / "bad.py").write_text(bad)
+    done = run("plugins", str(tmp_path / "good.py"), str(tmp_path / "bad.py"))
+    assert done.returncode == 0, done.stderr
+    *failures, records = done.stdout.splitlines()
+    assert failures == [
+        "bad on Ada: the code did not end within 1 s and was interrupted; the kernel's state is kept",
+        "bad on Grace: it gave something that is no record",
+    ]
+    assert json.loads(records) == [
+        {"name": "Ada", "age": 36, "tags": ["seen"]},
+        {"name": "Grace", "age": 85, "tags": ["seen"]},
+    ]
+
+
+def test_the_search_keeps_the_best_branch_and_takes_back_what_ruins_it() -> None:
+    done = run("best_of_n", "--rounds", "5", "--branches", "3")
+    assert done.returncode == 0, done.stderr
+    start, *rounds, best = done.stdout.splitlines()
+    assert start == "start: 54"
+    assert len(rounds) == 5
+    assert any(line.endswith("by sorted(order, key=lambda job: jobs[job][0])") for line in rounds)
+    assert any("nothing better; back to" in line for line in rounds)
+    assert int(best.partition(",")[0].removeprefix("best: ")) < 10
+
+
+def test_the_data_analysis_brings_numbers_and_a_chart_out(tmp_path: Path) -> None:
+    found = importlib.util.find_spec("matplotlib")
+    need(found is not None, "matplotlib is not installed")
+    assert found is not None
+    libs = Path(str(found.origin)).parent.parent
+    done = run("data_analysis", str(tmp_path / "chart.png"), "--libs", str(libs))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("{1: -6.1, 2: -3.1, ")
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
