@@ -22,7 +22,7 @@ RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
-.PHONY: setup check lint types house format dist test test-user test-langchain test-llamaindex docs evals bench vm-test clean
+.PHONY: setup check lint types house format dist test test-user test-langchain test-llamaindex docs reference site evals bench vm-test clean
 
 setup:  ## a virtual environment with this package, editable, and the tools
 	python3 -m venv $(VENV)
@@ -73,6 +73,12 @@ test-llamaindex:  ## the adapter for LlamaIndex, built and installed beside anot
 
 docs:  ## run every snippet of the README and the documentation
 	$(PY) -m pytest tests/docs $(ARGS)
+
+reference:  ## write the pages that are made from the source: the Python API, the system calls
+	PYTHONPATH=src $(PY) scripts/make_reference.py --write
+
+site:  ## the documentation as a static site, into build/site; fails on a dead link (needs the extra docs)
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet --conf-dir docs --doctree-dir build/doctrees . build/site
 
 evals:  ## attack boxes and run honest code in them, with a page (ARGS: options of kern-sandbox eval)
 	PYTHONPATH=src $(PY) -m kern_sandbox eval --jobs 2 --html evals.html $(ARGS)

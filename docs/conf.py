@@ -84,7 +84,8 @@ def _there(title: str) -> list[str]:
 
 def _tree(title: str, pages: list[str]) -> str:
     names = "\n".join(f"/{page}" for page in pages)
-    return f"\n\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{names}\n```\n"
+    caption = f":caption: {title}\n" if title else ""
+    return f"\n\n```{{toctree}}\n:hidden:\n{caption}\n{names}\n```\n"
 
 
 def setup(app: Sphinx) -> None:

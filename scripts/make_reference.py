@@ -12,6 +12,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,7 +92,7 @@ def sections(doc: str) -> Iterator[tuple[str, str]]:
         else:
             found[-1][1].append(line)
     for name, lines in found:
-        text = inspect.cleandoc("\n".join(lines)) if name else "\n".join(lines)
+        text = textwrap.dedent("\n".join(lines)).strip() if name else "\n".join(lines)
         if text.strip():
             yield name, text
 

@@ -4,15 +4,18 @@
 
 runs every block of the page that is not marked ``<!-- not run: REASON -->``. The ``python`` blocks of a page share one
 namespace, ``bash`` blocks the directory; a ``text`` block after ``<!-- output -->`` is what the block before it prints.
+``<!-- needs: NAME… -->`` at the top of a page names modules and programs without which its blocks cannot run.
 Ends with status 1 and the reason at the first block that fails or prints something else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import traceback
@@ -27,6 +30,16 @@ _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<code>.*?)^(?P=indent)``` *$", re.MULTILINE | re.DOTALL
 )
 _MARK = re.compile(r"<!--\s*(?P<word>not run:|output)\s*(?P<reason>(?:(?!-->).)*?)\s*-->\s*\Z", re.DOTALL)
+
+
+_NEEDS = re.compile(r"\A<!--\s*needs:\s*(?P<names>[\w\s.-]+?)\s*-->")
+
+
+def missing(text: str) -> list[str]:
+    """The modules and programs that the page says it needs, and this machine does not have."""
+    needs = _NEEDS.match(text)
+    names = needs["names"].split() if needs else []
+    return [name for name in names if not (shutil.which(name) or importlib.util.find_spec(name))]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import snippets
-from support import REPO, need_boxes, pages
+from support import REPO, need, need_boxes, pages
 
 RUNNER = Path(snippets.__file__)
 
@@ -24,8 +24,10 @@ def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPO)))
 def test_every_snippet_of_the_page_works(page: Path, tmp_path: Path) -> None:
-    if any(block.runs for block in snippets.blocks(page.read_text(encoding="utf-8"))):
+    text = page.read_text(encoding="utf-8")
+    if any(block.runs for block in snippets.blocks(text)):
         need_boxes()
+        need(not snippets.missing(text), f"not installed: {', '.join(snippets.missing(text))}")
         done = run(page, tmp_path)
         assert done.returncode == 0, done.stderr
 
@@ -62,6 +64,14 @@ def test_blocks_of_a_page_share_a_namespace_and_their_output_is_compared(tmp_pat
     assert run(page, tmp_path).returncode == 0
     page.write_text(GOOD.replace("21", "22"))
     assert "it printed\n21" in run(page, tmp_path).stderr
+
+
+def test_a_page_can_say_what_it_needs() -> None:
+    assert snippets.missing("<!-- needs: sys no-such-program no_such_module -->\n# Title") == [
+        "no-such-program",
+        "no_such_module",
+    ]
+    assert not snippets.missing("# Title\n<!-- needs: no-such-program -->")
 
 
 def test_a_failing_block_fails_its_page_with_the_line_of_the_page(tmp_path: Path) -> None:
