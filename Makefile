@@ -78,7 +78,7 @@ reference:  ## write the pages that are made from the source: the Python API, th
 	PYTHONPATH=src $(PY) scripts/make_reference.py --write
 
 site:  ## the documentation as a static site, into build/site; fails on a dead link (needs the extra docs)
-	$(PY) -m sphinx --fail-on-warning --keep-going --quiet --conf-dir docs --doctree-dir build/doctrees . build/site
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --conf-dir docs --doctree-dir build/doctrees . build/site
 
 evals:  ## attack boxes and run honest code in them, with a page (ARGS: options of kern-sandbox eval)
 	PYTHONPATH=src $(PY) -m kern_sandbox eval --jobs 2 --html evals.html $(ARGS)

@@ -63,6 +63,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # a signature is not a whole 
 html_theme = "furo"
 html_title = f"kern_sandbox {release}"
 html_extra_path = ["_site"]
+html_css_files = ["../extra.css"]
 html_copy_source = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6e4f", "color-brand-content": "#0b6e4f"},

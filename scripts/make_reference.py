@@ -218,39 +218,41 @@ def python_page() -> str:
 
 # --- system calls -----------------------------------------------------------------------------------------------
 
-_ACTIONS = {
-    "allow": "allowed",
-    "escape": "**ends the box** as [`escape_blocked`](../concepts/faults.md)",
-    "rule": "by its arguments",
-}
+_ACTIONS = {"allow": "is allowed", "escape": "ends the box", "rule": "is decided by its arguments"}
 
 
-def _grouped(rows: Iterable[Any]) -> list[tuple[str, str, list[str]]]:
-    """Action, reason and the calls that share both, the escapes first."""
-    order = {"escape": 0, "rule": 1, "EPERM": 2, "ENOSYS": 3, "allow": 9}
+def _becomes(action: str) -> str:
+    return _ACTIONS.get(action, f"fails with `{action}`")
+
+
+def _grouped(rows: Iterable[Any]) -> list[tuple[str, str, str]]:
+    """Action, reason and the calls that share both."""
     groups: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        groups.setdefault((row.action, row.reason), []).append(row.name)
-    ranked = sorted(groups, key=lambda key: (order.get(key[0], 4), key[1]))
-    return [(action, reason, groups[action, reason]) for action, reason in ranked]
+        groups.setdefault((row.action, row.reason), []).append(f"`{row.name}`")
+    return [(action, reason, " ".join(groups[action, reason])) for action, reason in sorted(groups)]
 
 
-def _table(rows: Iterable[Any]) -> str:
-    lines = ["| system calls | what becomes of them | why |", "|---|---|---|"]
-    for action, reason, names in _grouped(rows):
-        calls = " ".join(f"`{name}`" for name in names)
-        lines.append(f"| {calls} | {_ACTIONS.get(action, f'fails with `{action}`')} | {cell(reason)} |")
+def _table(rows: Iterable[Any], *, say: bool = True) -> str:
+    """Calls, what becomes of them (unless it is said above the table), and why."""
+    lines = (
+        ["| system calls | what becomes of them | why |", "|---|---|---|"]
+        if say
+        else ["| system calls | |", "|---|---|"]
+    )
+    for action, reason, calls in _grouped(rows):
+        lines.append(f"| {calls} | {_becomes(action)} | {cell(reason)} |" if say else f"| {calls} | {cell(reason)} |")
     return "\n".join(lines)
 
 
 def _rules(policy: Any) -> str:
     from kern_sandbox._box.filter_rules import rules
 
-    lines = ["| call | decided by argument | else |", "|---|---|---|"]
+    lines = ["| system call | argument | where nothing matches, it | why |", "|---|---|---|---|"]
     for name, rule in rules(policy).items():
         arguments = sorted({test.argument + 1 for case in rule.cases for test in case.tests})
         which = ", ".join(str(number) for number in arguments)
-        lines.append(f"| `{name}` | {which} | {_ACTIONS.get(rule.otherwise, f'`{rule.otherwise}`')} |")
+        lines.append(f"| `{name}` | {which} | {_becomes(rule.otherwise)} | {cell(rule.reason)} |")
     return "\n".join(lines)
 
 
@@ -277,11 +279,16 @@ def system_calls_page() -> str:
         "# System calls",
         _MADE,
         words,
-        "## The default",
-        _table(default),
-        "## By their arguments",
-        "Arguments are counted from 1. What none of a rule's cases matches ends as the last column says.",
+        "## Calls that end the box",
+        "As the fault [`escape_blocked`](../concepts/faults.md), with the name of the call.",
+        _table((row for row in default if row.action == "escape"), say=False),
+        "## Calls that are decided by their arguments",
+        "Arguments are counted from 1.",
         _rules(FilterPolicy()),
+        "## Calls that fail",
+        _table(row for row in default if row.action not in _ACTIONS),
+        "## Calls that are allowed",
+        _table((row for row in default if row.action == "allow"), say=False),
         '## With `security_profile="untrusted"`',
         "The same, apart from these:",
         _table(_differences(default, table(FilterPolicy(untrusted=True), "x86_64"))),
