@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 ROOT = "docs/index"
+READMES = sorted(HERE.parent.glob("integrations/*/README.md"))
 
 CONTENTS = {
     "Start": ("docs/quickstart",),
@@ -34,6 +35,7 @@ CONTENTS = {
         "docs/reference/system-calls",
         "docs/SANDBOX-NOTES",
     ),
+    "Integrations": tuple(f"integrations/{path.parent.name}/README" for path in READMES),
     "Project": (
         "SECURITY",
         "docs/architecture",
@@ -41,7 +43,6 @@ CONTENTS = {
         "BENCHMARKS",
         "CHANGELOG",
         "CONTRIBUTING",
-        "integrations/node/README",
     ),
 }
 OPTIONAL = {"Reference": ("docs/LANGCHAIN-SHELL",)}
