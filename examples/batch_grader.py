@@ -113,7 +113,7 @@ def main() -> None:
     began = time.monotonic()
     solutions = handed_in(arguments.folder, arguments.count)
     with ThreadPoolExecutor(arguments.jobs) as threads:
-        grades = list(threads.map(lambda one: grade(*one, arguments.timeout_s), solutions))
+        grades = list(threads.map(lambda one: grade(one[0], one[1], arguments.timeout_s), solutions))
     if arguments.report:
         write_report(grades, arguments.report)
     for words, number in Counter(f"{each.points}/{len(TESTS)} {each.verdict}" for each in grades).most_common():

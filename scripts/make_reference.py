@@ -147,7 +147,8 @@ def signature(name: str, thing: Any) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    prefix = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(parameter.kind, "")
+    stars: dict[object, str] = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}
+    prefix = stars.get(parameter.kind, "")
     kind = "" if parameter.annotation is parameter.empty else f": {parameter.annotation}"
     if parameter.default is parameter.empty:
         return f"{prefix}{parameter.name}{kind}"
