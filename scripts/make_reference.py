@@ -61,7 +61,7 @@ CHAPTERS = (
         "kern_sandbox.tool",
         ("Toolbox", "Definition", "Answer", "Cancel", "describe_error"),
     ),
-    Chapter("This machine", "", "kern_sandbox", ("doctor", "HostReport")),
+    Chapter("This machine", "", "kern_sandbox.doctor", ("doctor", "HostReport", "LayerReport")),
     Chapter("Setup layers", "The names of `kern_sandbox.setup`.", "kern_sandbox.setup", ("collect",)),
 )
 """Everything public except for the errors, which have a page of their own."""

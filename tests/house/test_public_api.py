@@ -52,6 +52,13 @@ def test_dir_shows_exactly_the_public_names() -> None:
     assert names | {"__version__"} == set(kern_sandbox.__all__)
 
 
+@pytest.mark.parametrize("name", ["doctor", "render"])
+def test_a_function_with_the_name_of_its_module_can_be_called_whichever_came_first(name: str) -> None:
+    code = f"import kern_sandbox.{name}\nprint(json.dumps(callable(kern_sandbox.{name})))"
+    assert in_fresh_python(code) is True
+    assert in_fresh_python(code.replace(f".{name}\n", "\n", 1)) is True
+
+
 def test_every_error_class_is_public() -> None:
     from kern_sandbox import errors
 
