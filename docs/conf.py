@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sphinx.application import Sphinx
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +31,7 @@ CONTENTS = {
     "Reference": (
         *(f"docs/reference/{name}" for name in ("python", "errors", "cli")),
         "docs/MCP",
+        "docs/LANGCHAIN-SHELL",
         "docs/reference/bridge",
         "docs/evals",
         "docs/reference/profiles",
@@ -45,9 +48,6 @@ CONTENTS = {
         "CONTRIBUTING",
     ),
 }
-OPTIONAL = {"Reference": ("docs/LANGCHAIN-SHELL",)}
-"""Pages that take their place when they are there."""
-
 project = "kern_sandbox"
 author = "The kern-sandbox authors"
 version = release = re.findall(
@@ -79,16 +79,12 @@ html_theme_options = {
 def with_contents(_: Sphinx, page: str, source: list[str]) -> None:
     """Give the first page its table of contents, and the index of decisions its pages."""
     if page == ROOT:
-        source[0] += "".join(_tree(title, [*pages, *_there(title)]) for title, pages in CONTENTS.items())
+        source[0] += "".join(_tree(title, pages) for title, pages in CONTENTS.items())
     elif page == "docs/decisions/README":
         source[0] += _tree("", [f"docs/decisions/{path.stem}" for path in sorted(HERE.glob("decisions/0*.md"))])
 
 
-def _there(title: str) -> list[str]:
-    return [page for page in OPTIONAL.get(title, ()) if (HERE.parent / f"{page}.md").exists()]
-
-
-def _tree(title: str, pages: list[str]) -> str:
+def _tree(title: str, pages: Iterable[str]) -> str:
     names = "\n".join(f"/{page}" for page in pages)
     caption = f":caption: {title}\n" if title else ""
     return f"\n\n```{{toctree}}\n:hidden:\n{caption}\n{names}\n```\n"
