@@ -346,3 +346,23 @@ def test_options_that_cannot_be_compared_are_refused_as_ever() -> None:
 
     with pytest.raises(kern.SpecError, match="pids="):
         kern.run_code("1", pids=Odd())
+
+
+def test_the_standard_library_is_whole_in_a_box_that_is_forked_from_a_template(eventually) -> None:
+    code = """
+import sys, warnings
+warnings.simplefilter("ignore")
+odd = {"antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter", "lib2to3"}
+for name in sorted(getattr(sys, "stdlib_module_names", ())):
+    if name.startswith("_") or name in odd: continue
+    try: __import__(name)
+    except ImportError: pass
+    except BaseException as error: print(name, repr(error))
+import collections.abc, os.path, concurrent.futures, xml.etree.ElementTree, email.mime.text, importlib.metadata
+import logging.handlers, multiprocessing.pool, urllib.request, http.server, json.decoder
+print(collections.abc.Mapping, json.decoder.JSONDecodeError)
+"""
+    with kern.Sandbox(timeout_s=60) as sandbox:
+        _warm(sandbox, eventually)
+        result = sandbox.run_code(code)
+    assert result.stdout == "<class 'collections.abc.Mapping'> <class 'json.decoder.JSONDecodeError'>\n", result.stderr
