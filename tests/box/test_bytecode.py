@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 import kern_sandbox
-from support import need_boxes
+from support import applies, need_boxes
 from userlands import put_python
 
 ASK = "import os, textwrap; print(os.path.exists(textwrap.__cached__), textwrap.__file__)"
@@ -26,6 +28,8 @@ with kern.Sandbox(tmpfs={{}}) as sandbox:
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter of its own, whose library has no bytecode."""
     need_boxes()
+    shared = sysconfig.get_config_var("Py_ENABLE_SHARED") and not sys.base_prefix.startswith("/usr")
+    applies(not shared, "this Python needs a library of its own prefix, which a copy of it has not")
     root = tmp_path_factory.mktemp("host")
     put_python(root)
     return root / "usr/bin/python3"

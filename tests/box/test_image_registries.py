@@ -103,9 +103,10 @@ def _certificate(where: Path) -> None:
         subprocess.run(["openssl", *words], cwd=where, check=True, capture_output=True)
 
     new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    openssl(*new, "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=tests", "-days", "30")
+    usage = ["-addext", "keyUsage=critical,keyCertSign"]  # Python 3.13 verifies strictly
+    openssl(*new, "-x509", *usage, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=tests", "-days", "30")
     openssl(*new, "-keyout", "key.pem", "-out", "cert.csr", "-subj", "/CN=127.0.0.1")
-    (where / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    (where / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
     signed = ["x509", "-req", "-in", "cert.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30"]
     openssl(*signed, "-out", "cert.pem", "-extfile", "names")
 

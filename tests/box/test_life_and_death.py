@@ -157,7 +157,8 @@ print(s.run(['cat', 'precious']).stdout)
 
 def test_a_child_forked_from_a_thread_during_calls_of_others_runs_code(user_process):
     user = user_process("""
-import threading
+import threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # what Python 3.12 says of such a fork
 s = kern.Sandbox()
 stop = threading.Event()
 def busy():

@@ -85,7 +85,7 @@ def hide(baseline: Container[str]) -> list[object]:
         What was hidden, which must live on.
     """
     ours = {name for name, module in sys.modules.items() if name not in baseline and _is_ours(module)}
-    # A package is imported with what is below it: `collections.abc` may be another name of a frozen module (Python 3.13).
+    # With a package goes what is below it: `collections.abc` is another name of a frozen module on Python 3.13.
     below = {name for name in sys.modules if name not in baseline and name.rpartition(".")[0] in ours}
     return [sys.modules.pop(name) for name in ours | below]
 
