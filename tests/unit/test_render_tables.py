@@ -39,8 +39,10 @@ def test_the_committed_tables_are_what_the_script_makes(script: ModuleType) -> N
     )
     if ours == here:
         assert (PACKAGE / "render" / "_tables.py").read_text(encoding="ascii") == script.module()
+    moved = {0x1734}  # HANUNOO SIGN PAMUDPOD is a spacing mark since Unicode 14
     older, newer = (COMMITTED, made) if ours <= here else (made, COMMITTED)
-    assert not {name: older[name] - newer[name] for name in newer if older[name] - newer[name]}
+    gone = {name: older[name] - newer[name] - moved for name in newer}
+    assert not any(gone.values()), gone
 
 
 def test_no_character_reads_as_two_parts_of_a_label() -> None:
