@@ -70,6 +70,7 @@ def calls(bench: Bench) -> list[Row]:
     labels = {
         "true": '`run(["true"])`',
         "print": '`run_code("print(1)")`, on a Sandbox that is held',
+        "egress": '`run_code("print(1)")`, with one host in `egress_allow`',
         "image": '`run_code("print(1)")`, from an image of the same files',
         "oneshot": '`kern.run_code("print(1)")`, one shot',
         "reference": "`python3 -I -c 1`",
@@ -81,6 +82,9 @@ def calls(bench: Bench) -> list[Row]:
             subjects["true", who] = worker.calls(name="box", argv=["true"])
             subjects["print", who] = worker.calls(name="box", code="print(1)")
             subjects["image", who] = _from_image(bench, worker)
+            if who == OURS:
+                worker.open("egress", egress_allow=["127.0.0.1:9"])
+                subjects["egress", who] = _proved(worker.calls(name="egress", code="print(1)"))
             subjects["oneshot", who] = worker.calls(once="print(1)")
         subjects.update(bench.programs("true", "true"))
         subjects.update(bench.programs("print", PYTHON, "-I", "-c", "print(1)"))

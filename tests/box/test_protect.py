@@ -117,7 +117,7 @@ def test_a_killed_client_leaves_no_placeholder(tmp_path: Path, eventually: Calla
         assert client.stdout.readline() == "/p/.pi\n"
         assert (tmp_path / ".pi").is_dir()
         client.send_signal(signal.SIGKILL)
-    eventually(lambda: not tree(tmp_path), "the placeholder gone")
+    eventually(lambda: not os.listdir(tmp_path), "the placeholder gone")
 
 
 def test_a_path_that_the_host_replaces_is_never_left_open(make: Make, project: Path) -> None:
@@ -169,7 +169,7 @@ def test_as_many_as_are_accepted_are_protected(make: Make, tmp_path: Path, event
     with pytest.raises(kern_sandbox.SpecError, match="at most 32"):
         make(mounts={str(tmp_path): (PLACE, "rw")}, protect=[*paths, f"{PLACE}/y"], used=False)
     sandbox.close()
-    eventually(lambda: not tree(tmp_path), "the placeholders gone")
+    eventually(lambda: not os.listdir(tmp_path), "the placeholders gone")
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,16 @@ def quota(*removed: str) -> str:
         room.start(f"print(1, flush=True); import time; time.sleep(60) # {word}"),
     ):
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and word.encode() in (entry / "cmdline").read_bytes():
+            if entry.name.isdigit() and word.encode() in _command(entry):
                 return _quota(dict(line.split(":", 2)[1:] for line in (entry / "cgroup").read_text().splitlines()))
     return "no process"
+
+
+def _command(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""  # it has ended meanwhile
 
 
 def _quota(groups: dict[str, str]) -> str:
