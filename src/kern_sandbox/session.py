@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
@@ -32,6 +31,7 @@ from ._forkserver.client import (
 from ._forkserver.launch import Command, Outcome, Stop, launch, run
 from ._profiles import with_profiles
 from .errors import HostError, ImageError, SandboxError, SessionClosed
+from .forksafe import ForkSafeLock
 from .process import Process
 from .results import ExecutionResult, FileInfo, Usage
 from .spec import BoxSpec
@@ -85,6 +85,10 @@ class Session:
                 f"making a Sandbox on {sys.platform}",
                 hint="kern_sandbox needs Linux: use it in a Linux virtual machine, or under WSL2 on Windows",
             )
+        # Late, for it makes boxes and needs this module; not in a call: a fork beside a first import hangs the child.
+        from .bytecode import with_bytecode
+
+        self._with_bytecode = with_bytecode
         self.closed = False
         self._once = once
         self._prepared = False
@@ -96,7 +100,7 @@ class Session:
         self._bare: Plan | None = None
         self._plan: Plan | None = None
         self._setup: Setup | None = None
-        self._planning = threading.Lock()
+        self._planning = ForkSafeLock()
         self._protection = Protection({}, ())
         self._protector: ForkServer | None = None
         self._owner = os.urandom(8).hex()
@@ -270,12 +274,10 @@ class Session:
         """Once, before the first box: a host without bytecode for its standard library has it compiled."""
         if self._reference is not None or not self.needs_bytecode:
             return
-        from .bytecode import with_bytecode  # late: it makes a box, for which it needs this module
-
         with self._planning:
             if not self._prepared:
                 assert self._bare is not None
-                self._bare = with_bytecode(self._bare)
+                self._bare = self._with_bytecode(self._bare)
                 self._plan = self._bare if self._setup is None else self._plan
                 self._prepared = True
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORDS = frozenset({"_places", "checks", "errors", "results", "spec", "spec_network", "spec_protect", "spec_setup"})
+WORDS = frozenset(
+    {"_places", "checks", "errors", "forksafe", "results", "spec", "spec_network", "spec_protect", "spec_setup"}
+)
 CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
     {
@@ -38,6 +40,7 @@ SEES: dict[str, frozenset[str]] = {
     # 0: words
     "_places": frozenset(),
     "checks": WORDS,
+    "forksafe": frozenset(),
     "errors": frozenset(),
     "results": WORDS,
     "spec": WORDS,

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kern_sandbox.errors import SessionClosed, WorkspaceError
+from kern_sandbox.forksafe import ForkSafeLock
 
 from ._arguments import checked_limit, clipped, content_of, is_ours, refused_path, resolved, text_of, vetted
 from ._beneath import (
@@ -74,7 +74,7 @@ class Workspace:
         """
         self.temporary = path is None
         self.path = make_temporary() if path is None else resolved(path)
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
         self._pid = os.getpid()
         self._writing: set[str] = set()
         self._fd = -1
