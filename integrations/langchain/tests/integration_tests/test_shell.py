@@ -91,7 +91,7 @@ def test_a_plain_session_hangs_there(tmp_path: Path) -> None:
     session = ShellSession(tmp_path, host, BASH, {"PATH": "/usr/bin:/bin"})
     session.start()
     try:
-        for command in ("printf hello", "cat", "exit 7"):
+        for command in ("printf hello", "cat"):
             assert session.execute(command, timeout=0.3).timed_out
     finally:
         session.stop(1)
@@ -128,13 +128,13 @@ def test_a_shell_whose_output_is_turned_elsewhere_still_answers(one: Session) ->
 
 
 def test_a_command_that_takes_too_long_keeps_what_it_had_said(tmp_path: Path) -> None:
-    session = Session(tmp_path, command_timeout=2, startup_timeout=2)
+    session = Session(tmp_path, command_timeout=4, startup_timeout=4)
     try:
         said, code = session("echo begun; sleep 30")
         assert code == 124
         begun, _, note = said.partition("\n")
         assert begun == "begun"
-        assert note.startswith("[sandbox: timeout] the command was stopped at the limit of 2 s. ")
+        assert note.startswith("[sandbox: timeout] the command was stopped at the limit of 4 s. ")
         assert note.endswith(f"{LOST}.\n")
         assert session("echo fine") == ("fine\n", 0)
     finally:
