@@ -22,8 +22,8 @@ _HOLD_SOMETHING = ("workspace", "image", "setup", "mounts", "profiles", "prewarm
 def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionResult:
     """Run one snippet in a session of its own.
 
-    When the same is done again, the next session is made while this one runs: a loop of such calls is as fast as one
-    session that is kept.
+    When the same is done again, the next session is made while this one runs, so that a loop of such calls is not much
+    slower than one session that is kept.
     """
     own = {name: value for name, value in options.items() if name != "workspace"}
     if any(options.get(name) for name in _HOLD_SOMETHING):

@@ -177,6 +177,7 @@ def test_the_reason_for_a_box_that_did_not_start_stands_there_once() -> None:
         ("ModuleNotFoundError: No module named 'x'", "package"),
         ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "ask for the host"),
         ("curl: (6) Could not resolve host: example.invalid", "ask for the host"),
+        ("OSError: [Errno 28] No space left on device", "/tmp has 64 MiB"),
         ("OSError: [Errno 30] Read-only file system: '/usr/x'", "/workspace"),
     ],
 )

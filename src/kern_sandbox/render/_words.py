@@ -43,6 +43,10 @@ _HINTS = (
         "This box has no way to that host: work with what is in the workspace, or ask for the host to be allowed.",
     ),
     (
+        re.compile(r"No space left on device"),
+        "A file system of this box is full (/tmp has 64 MiB unless tmpfs= says otherwise): write below /workspace.",
+    ),
+    (
         re.compile(r"Read-only file system"),
         "The file system of this box is read-only there: write below /workspace or /tmp.",
     ),
