@@ -154,7 +154,7 @@ class ExecutionResult:
         stderr_bytes: the code's standard error as written, raw, without the engine's lines.
         runtime_notes: the engine's own lines, one each.
         usage: what the box consumed.
-        egress: what the box asked the network for, with ``egress_allow``; at most 100 that differ.
+        egress: what the box asked the network for, with ``egress_allow``, as it asked; at most 100 that differ.
     """
 
     stdout: str = ""

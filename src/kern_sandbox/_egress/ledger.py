@@ -19,9 +19,11 @@ _MOST_TEXT = 24_000  # names and reasons, so that all of it fits into one frame
 class Record:
     """One connection or request while it lives; ``verdict`` is ``"allowed"`` or ``"refused"``.
 
-    ``told`` is what a reader of the ledger knows of it: the row, and the bytes in both directions.
+    ``number`` says which of its box's connections it is; ``told`` is what a reader of the ledger knows of it: the row,
+    and the bytes in both directions.
     """
 
+    number: int = 0
     host: str = ""
     port: int = 0
     verdict: str = "refused"
@@ -48,12 +50,19 @@ class Ledger:
     """The records of one box, those that are alike as one row. Who reads it gets what is new since the last time."""
 
     def __init__(self) -> None:
+        self._opened = 0
         self._clear()
 
     def _clear(self) -> None:
         self._rows: dict[tuple[str, int, str, str], list[int]] = {}
+        self._first: dict[tuple[str, int, str, str], int] = {}
         self._more = 0
         self._text = 0
+
+    def open(self) -> Record:
+        """The record of a connection that begins now."""
+        self._opened += 1
+        return Record(self._opened)
 
     def close(self, record: Record) -> None:
         """``record``'s connection has ended."""
@@ -74,12 +83,16 @@ class Ledger:
                 self._more += 1
                 return
             self._text += size
+            self._first[key] = record.number
+        self._first[key] = min(self._first[key], record.number)
         row = self._rows.setdefault(key, [0, 0, 0])
         for place, value in enumerate(counts):
             row[place] += value
 
     def take(self, alive: Iterable[Record] = ()) -> dict[str, Any]:
-        """What is new: rows as the fields of ``EgressEvent`` in order, and how many records found no room.
+        """What is new: rows as the fields of ``EgressEvent``, and how many records found no room.
+
+        Rows stand in the order in which the first connection of each began, whichever ended first.
 
         Args:
             alive: the records whose connections have not ended.
@@ -87,6 +100,7 @@ class Ledger:
         for record in alive:
             if record.host and record.reason != UNDECIDED:
                 self._add(record)
-        wire = {"rows": [[*key, *row] for key, row in self._rows.items()], "more": self._more}
+        rows = sorted(self._rows.items(), key=lambda item: self._first[item[0]])
+        wire = {"rows": [[*key, *row] for key, row in rows], "more": self._more}
         self._clear()
         return wire

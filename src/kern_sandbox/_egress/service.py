@@ -108,7 +108,7 @@ class _Box:
 
     async def _serve(self, door: Door, client: socket.socket) -> None:
         self._unserved.discard(client)
-        record = Record()
+        record = self._ledger.open()
         self._alive[id(record)] = record
         stream: Stream | None = None
         try:
