@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ._forkserver.client import put_waiting, take_waiting
+from .errors import SandboxError
 from .session import How, Session
 from .spec import BoxSpec
+from .workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["run_once"]
 
 # Options that keep hold of something of the user's, or may mean something else a moment later.
-_HOLD_SOMETHING = ("workspace", "image", "setup", "mounts", "profiles", "prewarm", "security_profile")
+_HOLD_SOMETHING = ("workspace", "image", "setup", "mounts", "profiles", "prewarm", "protect", "security_profile")
 
 
 def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionResult:
     """Run one snippet in a session of its own.
 
-    When the same is done again, the next session is made while this one runs, so that a loop of such calls is not much
-    slower than one session that is kept.
+    When the same is done again, the next session is made while this one runs, so that a loop of such calls is as fast
+    as one session that is kept.
     """
     own = {name: value for name, value in options.items() if name != "workspace"}
     if any(options.get(name) for name in _HOLD_SOMETHING):
@@ -39,8 +43,41 @@ def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionR
 def _next_session(options: Mapping[str, Any]) -> Session:
     BoxSpec.of(**options)  # what is not accepted has no business in a key
     key = repr(sorted(options.items()))
-    found, more = take_waiting(key)
-    session = found if isinstance(found, Session) else Session(None, options)
-    for _ in range(more):
-        put_waiting(key, Session(None, options, once=True))
-    return session
+    found = take_waiting(key)
+    return found if isinstance(found, _OneOfMany) else _OneOfMany(key, options)
+
+
+class _OneOfMany(Session):
+    """A session for one call, which sees to the next ones while its box runs."""
+
+    def __init__(self, kind: str, options: Mapping[str, Any]) -> None:
+        self._kind = kind
+        super().__init__(None, options)
+
+    def _meanwhile(self) -> None:
+        try:
+            while put_waiting(self._kind, self._another):
+                pass
+        except (SandboxError, OSError):
+            return  # the call that needs it will meet the same and report it
+
+    def _another(self) -> Session:
+        new = copy.copy(self)
+        new.start_anew()
+        return new
+
+    def start_anew(self) -> None:
+        """Go on with a workspace of its own; whatever takes time to find out stays as it is."""
+        self._begin()
+        self.once = True
+        limit = self.spec.workspace_mb
+        self.workspace = Workspace(None, None if limit is None else limit << 20)
+        try:
+            assert self._plan is not None
+            assert self._plan.workspace is not None
+            workspace = self._plan.workspace._replace(source=self.workspace.path, identity=self.workspace.identity)
+            self._plan = self._bare = replace(self._plan, workspace=workspace)
+            self._server()
+        except BaseException:  # whatever happened, nobody else can close what was made
+            self.close()
+            raise

@@ -77,9 +77,10 @@ class Session:
     needs_bytecode = True
     """Whether boxes have bytecode for the host's standard library where the host itself has none."""
 
-    def __init__(
-        self, workspace: str | os.PathLike[str] | None, options: Mapping[str, Any], *, once: bool = False
-    ) -> None:
+    once = False
+    """Whether it makes one call at most, and soon."""
+
+    def __init__(self, workspace: str | os.PathLike[str] | None, options: Mapping[str, Any]) -> None:
         if not sys.platform.startswith("linux"):
             raise HostError(
                 f"making a Sandbox on {sys.platform}",
@@ -89,10 +90,7 @@ class Session:
         from .bytecode import with_bytecode
 
         self._with_bytecode = with_bytecode
-        self.closed = False
-        self._once = once
         self._prepared = False
-        self._pid = os.getpid()
         self.spec = BoxSpec.of(**with_profiles(options))
         self._own_user = options.get("user")
         self._reference = None if self.spec.image is None else _chosen(self.spec.image)
@@ -100,11 +98,8 @@ class Session:
         self._bare: Plan | None = None
         self._plan: Plan | None = None
         self._setup: Setup | None = None
-        self._planning = ForkSafeLock()
-        self._protection = Protection({}, ())
-        self._protector: ForkServer | None = None
-        self._owner = os.urandom(8).hex()
         self._key = ""
+        self._begin()
         host = None if self._reference else host_userland(self.spec.network)
         mounts = checked_mounts(self.spec.mounts, host.places() if host else (), self._scratch)
         check_workspace(workspace)
@@ -113,11 +108,20 @@ class Session:
         try:
             if host is not None:
                 self._settle(self.spec, host, mounts, host_userland)
-            if (once or self.spec.prewarm) and self.spec.setup is None and self.image_failure() is None:
+            if (self.once or self.spec.prewarm) and self.spec.setup is None and self.image_failure() is None:
                 self._server()
         except BaseException:  # whatever happened, nobody else can close what was made
             self.close()
             raise
+
+    def _begin(self) -> None:
+        """What no two sessions have in common."""
+        self.closed = False
+        self._pid = os.getpid()
+        self._planning = ForkSafeLock()
+        self._protection = Protection({}, ())
+        self._protector: ForkServer | None = None
+        self._owner = os.urandom(8).hex()
 
     def _settle(self, spec: BoxSpec, userland: Userland, mounts: Sequence[Bind], userlands: Userlands) -> None:
         """From now on boxes show this userland; ``userlands`` gives it with the host's network or without."""
@@ -294,9 +298,7 @@ class Session:
         self._key = self._key or made.key + (self._owner if made.untrusted else "")
         server = current_server()
         own = self._pid == os.getpid()  # what a forked child inherits is its parent's to remove
-        opening = Opening(
-            self._temporary(), self.spec.prewarm, self._once, self._protection.placeholders if own else ()
-        )
+        opening = Opening(self._temporary(), self.spec.prewarm, self.once, self._protection.placeholders if own else ())
         server.open(self._owner, self._key, made, opening)
         self._protector = server
         return server
@@ -317,6 +319,9 @@ class Session:
         spec = self.spec
         return Facts(program, self.plan.userland, timeout_s, spec.memory_mb, spec.pids, spec.workspace_mb)
 
+    def _meanwhile(self) -> None:
+        """Called while a box runs."""
+
     def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
         try:
             return self._execute(command, stop)
@@ -332,7 +337,7 @@ class Session:
         guard.watch(lambda: stop.now("disk_full"))
         start = time.monotonic()
         try:
-            outcome = run(server, command, stop)
+            outcome = run(server, command, stop, self._meanwhile)
         finally:
             guard.release()
         duration_ms = round((time.monotonic() - start) * 1000)

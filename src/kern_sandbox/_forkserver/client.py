@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple, Protocol
 
 from .._box.plan import Plan
 from .._box.protection import Placeholder
@@ -244,6 +244,15 @@ def _after_colon(words: str) -> str:
     return f": {words}" if words else ""
 
 
+class _Line:
+    """What waits under one key, how much is being made, and how much there should be."""
+
+    def __init__(self) -> None:
+        self.ready: collections.deque[Waiting] = collections.deque()
+        self.coming = 0
+        self.wanted = 0
+
+
 class _Registry:
     """The one fork server of this process."""
 
@@ -251,7 +260,7 @@ class _Registry:
         self.lock = threading.Lock()
         self.server: ForkServer | None = None
         self.discarded: collections.deque[str] = collections.deque()
-        self.waiting: collections.OrderedDict[str, collections.deque[Waiting]] = collections.OrderedDict()
+        self.waiting: collections.OrderedDict[str, _Line] = collections.OrderedDict()
 
     def after_fork(self) -> None:
         """In a forked child: a lock held by another thread of the parent must not stay held."""
@@ -304,28 +313,42 @@ def discard_owner(owner: str) -> None:
     _registry.discarded.append(owner)
 
 
-def take_waiting(key: str) -> tuple[Waiting | None, int]:
-    """What ``put_waiting`` left under ``key``, and how many more are to be left there: none until a key is known."""
+def take_waiting(key: str) -> Waiting | None:
+    """What ``put_waiting`` left under ``key``, which is known from now on."""
     with _registry.lock:
         known = key in _registry.waiting
-        line = _registry.waiting.pop(key, collections.deque())
+        line = _registry.waiting.pop(key, None) or _Line()
+        line.wanted = _WAITING_EACH if known else 0
         _registry.waiting[key] = line
-        found = line.popleft() if line else None
-        wanted = _WAITING_EACH - len(line) if known else 0
+        found = line.ready.popleft() if line.ready else None
         stale = [_registry.waiting.popitem(last=False)[1] for _ in range(len(_registry.waiting) - _MOST_WAITING)]
     _close_all(stale)
-    return found, wanted
+    return found
 
 
-def put_waiting(key: str, made: Waiting) -> None:
-    """Leave ``made`` for whoever asks for ``key`` next; closed if enough waits there, or ``key`` is forgotten."""
+def put_waiting(key: str, make: Callable[[], Waiting]) -> bool:
+    """Leave one more of what ``make`` makes for whoever asks for ``key`` next; ``False`` if enough waits there.
+
+    Raises:
+        BaseException: what ``make`` raised.
+    """
     with _registry.lock:
         line = _registry.waiting.get(key)
-        taken = line is not None and len(line) < _WAITING_EACH
-        if line is not None and taken:
-            line.append(made)
-    if not taken:
+        if line is None or len(line.ready) + line.coming >= line.wanted:
+            return False
+        line.coming += 1
+    made = None
+    try:
+        made = make()
+    finally:
+        with _registry.lock:
+            line.coming -= 1
+            kept = _registry.waiting.get(key) is line
+            if made is not None and kept:
+                line.ready.append(made)
+    if not kept:
         made.close()
+    return kept
 
 
 def let_waiting_go() -> None:
@@ -335,9 +358,9 @@ def let_waiting_go() -> None:
     _close_all(list(waiting.values()))
 
 
-def _close_all(lines: Sequence[collections.deque[Waiting]]) -> None:
+def _close_all(lines: Sequence[_Line]) -> None:
     for line in lines:
-        for each in line:
+        for each in line.ready:
             each.close()
 
 

@@ -190,13 +190,16 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False, l
         ends.close(ends.theirs)
 
 
-def run(server: ForkServer, command: Command, stop: Stop | None = None) -> Outcome:
+def run(
+    server: ForkServer, command: Command, stop: Stop | None = None, meanwhile: Callable[[], None] | None = None
+) -> Outcome:
     """Run ``command`` to its end and read everything.
 
     Args:
         server: where the plan is open.
         command: what to run.
         stop: a handle by which another thread may end the call.
+        meanwhile: something short to do once the box has its order.
 
     Raises:
         InternalError: the fork server died.
@@ -214,7 +217,7 @@ def run(server: ForkServer, command: Command, stop: Stop | None = None) -> Outco
         loop = pump(launched.call, outputs, given)
         if stop is not None:
             stop.attach(launched.call)
-        evidence = loop.run(command.timeout_s, server.death)
+        evidence = loop.run(command.timeout_s, server.death, meanwhile)
     finally:
         finish(relays)
     return Outcome(evidence, out.content(), err.content(), values.content(), out.truncated or err.truncated)

@@ -151,14 +151,18 @@ class Pump:
         if stdin is not None:
             self._poller.register(stdin.fd, select.POLLOUT)
 
-    def run(self, timeout_s: float, death: Callable[[], InternalError]) -> dict[str, Any]:
-        """Wait for the verdict and return it with all output read.
+    def run(
+        self, timeout_s: float, death: Callable[[], InternalError], meanwhile: Callable[[], None] | None = None
+    ) -> dict[str, Any]:
+        """Do what there is to do ``meanwhile``, wait for the verdict, and return it with all output read.
 
         Raises:
             InternalError: the fork server died or fell silent.
         """
         give_up = time.monotonic() + timeout_s + _HANG_S
         try:
+            if meanwhile is not None:
+                meanwhile()
             while self.verdict is None:
                 ready = self._poller.poll(max(0.0, give_up - time.monotonic()) * 1000)
                 if not ready:
