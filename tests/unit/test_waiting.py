@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from kern_sandbox._forkserver import client
@@ -24,14 +26,12 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> client._Registry:
 
 
 def test_nothing_is_left_for_a_key_that_was_asked_for_once() -> None:
-    made: list[Thing] = []
-    assert not put_waiting("k", lambda: made.append(Thing()) or made[-1])
-    assert take_waiting("k") is None
-    assert not put_waiting("k", lambda: made.append(Thing()) or made[-1])
-    assert made == []
-    take_waiting("k")
-    assert put_waiting("k", lambda: made.append(Thing()) or made[-1])
-    assert take_waiting("k") is made[0]
+    thing = Thing()
+    for _ in range(2):
+        assert not put_waiting("k", lambda: pytest.fail("nothing was to be made"))
+        assert take_waiting("k") is None
+    assert put_waiting("k", lambda: thing)
+    assert take_waiting("k") is thing
 
 
 def test_what_is_being_made_counts(registry: client._Registry) -> None:
@@ -81,10 +81,10 @@ def test_what_comes_too_late_is_closed() -> None:
 
 
 def test_the_key_that_was_asked_for_longest_ago_is_let_go() -> None:
-    things = {}
+    things: dict[str, Thing] = {}
     for key in "abcde":
         for _ in range(2):
             take_waiting(key)
         things[key] = Thing()
-        assert put_waiting(key, lambda key=key: things[key])
+        assert put_waiting(key, functools.partial(things.__getitem__, key))
     assert [thing.closed for thing in things.values()] == [True, False, False, False, False]
