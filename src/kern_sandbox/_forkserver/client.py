@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import errno
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -224,6 +226,11 @@ class ForkServer:
 
     def close(self) -> None:
         """End it, and with it every box of this process."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._control.shutdown(socket.SHUT_WR)
+        gone = select.poll()  # Popen.wait looks now and then, and a program's end would take as much longer
+        gone.register(self._control, 0)
+        gone.poll(_EXIT_WAIT_S * 1000)
         self._control.close()
         try:
             self._process.wait(_EXIT_WAIT_S)
