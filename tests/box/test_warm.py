@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -318,6 +319,16 @@ def test_one_shot_calls_in_a_loop_see_nothing_of_each_other(eventually) -> None:
     seen = {kern.run_code(code, pids=79).stdout for _ in range(6)}
     assert seen == {"[] 448\n"}
     eventually(lambda: kern.run_code(FROM_TEMPLATE, pids=79).stdout == "True\n", "a booted interpreter")
+
+
+def test_what_a_waiting_box_rehearses_leaves_no_trace(sandbox) -> None:
+    code = "import os; print(os.listdir('/run/cell'), os.getcwd(), sorted(os.listdir('/proc/self/fd'))[:4])"
+    sandbox.run_code("1")
+    time.sleep(0.1)  # it begins when no order has come for 20 ms
+    waited = sandbox.run_code(code)
+    assert waited.stdout == "['main.py'] /workspace ['0', '1', '2', '3']\n", waited.stderr
+    time.sleep(0.1)
+    assert sandbox.run(["sh", "-c", "ls /run/cell; pwd; echo $PPID"]).stdout == "/workspace\n1\n"
 
 
 def test_what_waits_for_the_next_one_shot_call_stays_the_parent_s_in_a_forked_child(user_process) -> None:

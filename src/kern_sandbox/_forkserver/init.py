@@ -26,6 +26,7 @@ from .._linux.abi import Clone
 from .._linux.libc import syscall
 from . import wire
 from .doorway import open_doors
+from .rehearsal import nobody_calls, rehearse_order, rehearse_report
 
 __all__ = ["GRACE_S", "INNER_ID", "Birth", "GetReady", "Snippet", "run_box"]
 
@@ -203,7 +204,7 @@ class _Appetite:
 
 def _spawn_ordered(stage: _Stage, plan: Plan, appetite: _Appetite) -> int:
     """Wait for the order and start its program."""
-    order = _take_order(stage, plan)
+    order = _await_order(stage, plan)
     fds.inherit_only(3)
     appetite.for_program()
     wire.send(stage.report, {"started": True})  # said first: if this process is killed, the order is not given again
@@ -215,9 +216,16 @@ def _spawn_ordered(stage: _Stage, plan: Plan, appetite: _Appetite) -> int:
     return pid
 
 
-def _take_order(stage: _Stage, plan: Plan) -> Order:
-    """The one order, with its files and its directory in place; a failure is the order's, not the box's."""
-    frame = wire.receive(stage.report)
+def _await_order(stage: _Stage, plan: Plan) -> Order:
+    """The one order, after a rehearsal if there is time for one."""
+    if nobody_calls(stage.report):
+        rehearse_order(plan.env, lambda source: _take_order(source, stage, plan).stdio)
+    return _take_order(stage.report, stage, plan)
+
+
+def _take_order(source: socket.socket, stage: _Stage, plan: Plan) -> Order:
+    """An order, with its files and its directory in place; a failure is the order's, not the box's."""
+    frame = wire.receive(source)
     if frame is None:
         os._exit(0)
     stage.name = "mounts"
@@ -245,7 +253,6 @@ def _copy(source: int, path: str) -> None:
 def _fork_ahead(appetite: _Appetite) -> int:
     """Fork the program before its order comes, and wait until it has it. 0 in the fork, which takes the order."""
     taken, word = os.pipe2(os.O_CLOEXEC)
-    _last_words(_reap(0)[0])  # as at the end, so that the memory for it is this process's own by then
     appetite.for_program()
     pid = os.fork()
     if pid == 0:
@@ -253,6 +260,7 @@ def _fork_ahead(appetite: _Appetite) -> int:
         return 0
     appetite.for_init()
     os.close(word)
+    rehearse_report(_last_words(0))
     if not os.read(taken, 1):
         os._exit(0)  # the fork server is gone, or the fork has told it what went wrong
     os.close(taken)
@@ -266,7 +274,7 @@ def _become_snippet(stage: _Stage, plan: Plan, get_ready: GetReady) -> Snippet:
     caps.set_dumpable(True)
     os.setsid()
     ready = get_ready()
-    order = _take_order(stage, plan)
+    order = _await_order(stage, plan)
     os.write(_WORD, b"1")
     wire.send(stage.report, {"started": True})
     for target, fd in enumerate(order.stdio):
