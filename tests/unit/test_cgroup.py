@@ -105,6 +105,14 @@ def test_a_server_is_dead_when_its_pid_is_gone_reused_or_a_zombie(tmp_path: Path
     assert cgroup_tree.is_dead(Owner(1, gone, 500), 1, proc)
 
 
+def test_a_process_whose_name_is_no_text_has_an_identity_too(tmp_path: Path) -> None:
+    """A box may give itself any name, and may get the number of a server that has died."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_bytes(b"7 (\xff) \xfe) S " + b"1 " * 18 + b"42 0")
+    assert cgroup_tree.is_dead(Owner(1, 7, 41), 1, str(tmp_path))
+    assert not cgroup_tree.is_dead(Owner(1, 7, 42), 1, str(tmp_path))
+
+
 def test_a_server_that_cannot_be_seen_is_not_called_dead(tmp_path: Path) -> None:
     """Another pid namespace has pids of its own; ``hidepid`` hides a living process from ``/proc``."""
     fake_process(tmp_path, 10, start=500)
@@ -284,6 +292,15 @@ def test_forks_that_the_kill_itself_refused_are_not_evidence(tmp_path: Path) -> 
     group.kill()
     (tmp_path / "pids" / "pids.events").write_text("max 900\n")
     assert group.evidence().pids_refused == 5
+
+
+def test_everything_is_killed_also_where_counters_cannot_be_read(tmp_path: Path) -> None:
+    group = v1_group(tmp_path)
+    (tmp_path / "pids" / "cgroup.procs").write_text("0\n")
+    (tmp_path / "memory" / "memory.oom_control").unlink()
+    (tmp_path / "pids" / "pids.max").write_text("")
+    group.kill()
+    assert (tmp_path / "pids" / "pids.max").read_text() == "0"
 
 
 # --- hosts without cgroups --------------------------------------------------------------------------------------

@@ -59,7 +59,10 @@ def drop_capabilities(last: int) -> None:
 
 
 def keep_capabilities(kept: int, last: int) -> None:
-    """Drop every capability that is not in the bit set ``kept`` from every set of this thread."""
+    """Drop every capability that is not in the bit set ``kept`` from every set of this thread.
+
+    Without CAP_SETPCAP the bounding set stays as it is, and ``no_new_privileges`` has to stand in for it.
+    """
     drop, bounding = prctl_function(), int(Prctl.CAPBSET_DROP)
     for capability in range(last + 1):
         if not kept >> capability & 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Sequence
@@ -101,7 +102,8 @@ class Group:
         if self.empty():
             return
         if self._refused_when_killed is None:
-            self._refused_when_killed = self._counted().pids_refused
+            with contextlib.suppress(CgroupUnavailable):  # who asks for evidence is told; this is for killing
+                self._refused_when_killed = self._counted().pids_refused
         for directory in self.directories:
             cgroup_tree.write_if_possible(f"{directory}/pids.max", "0")
         for directory in self.directories:

@@ -130,7 +130,7 @@ def read(path: str) -> str:
         chunks = []
         while chunk := os.read(fd, 65536):
             chunks.append(chunk)
-        return b"".join(chunks).decode()
+        return os.fsdecode(b"".join(chunks))  # a name in it may be any bytes
     finally:
         os.close(fd)
 
