@@ -226,13 +226,6 @@ def test_both_versions_tell_the_same_evidence(tmp_path: Path) -> None:
     assert v1_group(tmp_path / "1").evidence() == expected
 
 
-@pytest.mark.parametrize("make", [v1_group, v2_group])
-def test_counts_start_again_at_a_reset_and_maxima_stay(make: object, tmp_path: Path) -> None:
-    group = make(tmp_path)  # type: ignore[operator]  # one of two functions with the same signature
-    group.reset()
-    assert group.evidence() == Evidence(0, 0, 4096, 7, 0)
-
-
 def test_what_an_older_linux_does_not_count_is_none(tmp_path: Path) -> None:
     at = plant(tmp_path / "box", memory__events="oom_kill 1\n", pids__events="max 0\n")
     assert cgroup_v2.V2Group(at, ALL).evidence() == Evidence(1, 0, None, None, None)

@@ -18,9 +18,10 @@ from kern_sandbox._box.library import library_files
 from kern_sandbox._box.plan import Plan
 from kern_sandbox._forkserver import egress_main, wire
 from kern_sandbox._forkserver.boxes import Box, too_late
+from kern_sandbox._forkserver.nursery import Nursery
 from kern_sandbox._forkserver.replies import evidence_of, notes_of
 from kern_sandbox._forkserver.server import Server
-from kern_sandbox._forkserver.stems import Source
+from kern_sandbox._forkserver.stems import Source, Stem
 from kern_sandbox._linux import fds
 from kern_sandbox._linux.cgroup import Group
 from support import PACKAGE, REPO
@@ -173,6 +174,21 @@ def test_a_report_of_a_forbidden_call_that_somebody_else_takes_does_not_stop_the
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_template_cannot_pass_another_process_off_as_a_box() -> None:
+    ours, theirs = wire.pair()
+    with ours, theirs:
+        for source, refused in ((Source("key", Plan((), ()), ours), True), (Stem("key", Plan((), ()), ours), False)):
+            source.waiting.add(1)
+            frame = wire.Frame({"box": 1}, [fds.open_pid(os.getpid())])
+            box = new_box(theirs)
+            nursery = SimpleNamespace(boxes={1: box}, hooks=SimpleNamespace(born=lambda box: None))
+            with pytest.raises(ValueError, match="another process") if refused else contextlib.nullcontext():
+                Nursery._on_born(nursery, source, frame)  # type: ignore[arg-type]  # all that it needs
+            assert (box.pidfd is None) is refused
+            for fd in (*frame.fds, *filter(None, [box.pidfd])):
+                os.close(fd)
 
 
 def test_only_the_first_process_of_a_namespace_below_is_taken_for_a_box() -> None:

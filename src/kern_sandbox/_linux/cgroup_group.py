@@ -37,7 +37,6 @@ class Group:
     def __init__(self, directories: Sequence[str] = ()) -> None:
         self.directories = tuple(directories)
         self._killed = False
-        self._since = Evidence(0, 0, None, None, 0)
         self._refused_when_killed: int | None = None
 
     def join_fds(self) -> list[int]:
@@ -56,22 +55,13 @@ class Group:
             raise cgroup_tree.unavailable("opening a box's cgroup", error) from None
 
     def evidence(self) -> Evidence:
-        """Returns what was counted since the group was made or last reset; maxima are since it was made.
+        """Returns what was counted since the group was made.
 
         Raises:
             CgroupUnavailable: a counter of a limit in force cannot be read.
         """
         now = self._counted()
-        refused = now.pids_refused if self._refused_when_killed is None else self._refused_when_killed
-        return now._replace(
-            oom_kills=now.oom_kills - self._since.oom_kills,
-            pids_refused=refused - self._since.pids_refused,
-            cpu_ms=None if now.cpu_ms is None else now.cpu_ms - (self._since.cpu_ms or 0),
-        )
-
-    def reset(self) -> None:
-        """Lets the counts of ``evidence`` start again from zero; the maxima stay."""
-        self._since = self._counted()
+        return now if self._refused_when_killed is None else now._replace(pids_refused=self._refused_when_killed)
 
     def _counted(self) -> Evidence:
         try:
