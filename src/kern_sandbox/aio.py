@@ -135,6 +135,11 @@ class AsyncSandbox:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __del__(self) -> None:
+        session = getattr(self, "_session", None)
+        if session is not None:
+            session.discard()
+
 
 class AsyncKernel:
     """A ``Kernel`` whose verbs are awaited; ``AsyncSandbox.kernel`` makes it.

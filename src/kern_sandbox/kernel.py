@@ -108,13 +108,13 @@ class Kernel:
         text = checks.check_code(code, "python")
         limit = self._timeout_s if timeout_s is None else checks.check_timeout(timeout_s)
         callbacks = (checks.check_callback("on_stdout", on_stdout), checks.check_callback("on_stderr", on_stderr))
-        with self._lock:
-            self._require_alive()
-            relays = [None if each is None else Relay(each) for each in callbacks]
-            try:
+        relays = [None if each is None else Relay(each) for each in callbacks]
+        try:
+            with self._lock:
+                self._require_alive()
                 return self._run(text, limit, relays)
-            finally:
-                finish(relays)
+        finally:
+            finish(relays)  # without the lock: a callback may close the kernel, or run a cell in it
 
     def _run(self, text: str, limit: float, relays: list[Relay | None]) -> ExecutionResult:
         session = self._session

@@ -25,6 +25,9 @@ __all__ = ["Process", "copy_out"]
 
 _CHUNK = 1 << 16
 _PIPE_ROOM = 1 << 20
+_STILL_RUNNING = "the process is still running"
+_LONGEST_S = 20 * 24 * 3600.0
+"""Longer than any program may run; poll(2) counts milliseconds in an int."""
 
 
 class Process:
@@ -63,13 +66,20 @@ class Process:
             SessionClosed: this process was closed.
             SandboxError: the box could not be built, or the engine failed.
         """
-        with self._lock:
+        until = None if timeout_s is None else time.monotonic() + min(max(0.0, timeout_s), _LONGEST_S)
+        if self._result is not None:
+            return self._result
+        if not self._lock.acquire(timeout=-1 if until is None else _left(until)):  # another thread waits already
+            raise TimeoutError(_STILL_RUNNING)
+        try:
             if self._result is None:
-                evidence = self._evidence(timeout_s)
+                evidence = self._evidence(until)
                 if "refused" in evidence:
                     raise_failure(evidence["refused"])
                 self._result = self._judge(evidence)
             return self._result
+        finally:
+            self._lock.release()
 
     def poll(self) -> ExecutionResult | None:
         """The result if the program has ended, else ``None``."""
@@ -78,13 +88,13 @@ class Process:
         except TimeoutError:
             return None
 
-    def _evidence(self, timeout_s: float | None) -> dict[str, Any]:
+    def _evidence(self, until: float | None) -> dict[str, Any]:
         if self._closed:
             raise SessionClosed("waiting for a process that was closed")
         poller = select.poll()
         poller.register(self._call, select.POLLIN)
-        if not poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000):
-            raise TimeoutError(f"the process is still running after {timeout_s} s")
+        if not poller.poll(None if until is None else _left(until) * 1000):
+            raise TimeoutError(_STILL_RUNNING)
         frame = wire.receive(self._call)
         if frame is None:
             raise SessionClosed("waiting for a process that was closed") if self._closed else self._death()
@@ -151,6 +161,10 @@ class Process:
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
             self.close()
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - time.monotonic())
 
 
 def copy_out(source: int, ended: int, write: Callable[[bytes], object]) -> None:

@@ -220,9 +220,11 @@ class Session:
             return
         self.closed = True
         server = existing_server()
-        if server is not None:
-            server.close_owner(self._owner)
-        self._let_go()
+        try:
+            if server is not None:
+                server.close_owner(self._owner)
+        finally:
+            self._let_go()
 
     def discard(self) -> None:
         """As ``close``, for a garbage collector: it may run while this thread holds any lock, so it takes none."""
@@ -300,6 +302,9 @@ class Session:
         own = self._pid == os.getpid()  # what a forked child inherits is its parent's to remove
         opening = Opening(self._temporary(), self.spec.prewarm, self.once, self._protection.placeholders if own else ())
         server.open(self._owner, self._key, made, opening)
+        if self.closed:  # by another thread, which did not find it open
+            server.close_owner(self._owner)
+            self.require_open()
         self._protector = server
         return server
 

@@ -107,7 +107,8 @@ def _profile(given: Mapping[str, Any], mounts: Mapping[str, object]) -> str | No
         raise bad("security_profile", given["security_profile"], 'None or "untrusted"')
     loosened = {
         "network": given["network"] is not False,
-        "cap_drop": tuple(given["cap_drop"] or ()) != ("ALL",),
+        "cap_drop": given["cap_drop"] != ("ALL",),
+        "memory_mb": given["memory_mb"] is None,
         "root": given["root"] != "read-only",
         "deps_readonly": given["deps_readonly"] is not True,
         "mounts": any(isinstance(value, tuple) and value[-1:] == ("rw",) for value in mounts.values()),
@@ -203,8 +204,9 @@ class BoxSpec:
         if unknown:
             raise SpecError(f"unknown option {unknown[0]}: accepted are {', '.join(known)}")
         given = {name: options.get(name, spec.default) for name, spec in known.items()}
+        given["cap_drop"] = _cap_drop(given["cap_drop"])
         profile = _profile(given, _mounts(options.get("mounts")))
-        if given["user"] and tuple(given["cap_drop"] or ()) == ():
+        if given["user"] and not given["cap_drop"]:
             raise SpecError("cap_drop=() keeps capabilities for uid 0 only: leave out user, or cap_drop")
         memory = _mebibytes("memory_mb", given["memory_mb"], 16)
         return cls(
@@ -223,7 +225,7 @@ class BoxSpec:
             protect=check_protect(options.get("protect"), capabilities=not given["cap_drop"]),
             security_profile=profile,
             apparmor=_apparmor(given["apparmor"]),
-            cap_drop=_cap_drop(given["cap_drop"]),
+            cap_drop=given["cap_drop"],
             user=whole("user", 0 if given["user"] is None else given["user"], 0, (1 << 32) - 2),
             root=_root(given["root"]),
             prewarm=whole("prewarm", given["prewarm"], 0, _MAX_PREWARM),

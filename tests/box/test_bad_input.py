@@ -27,6 +27,7 @@ BAD_OPTIONS = [
     ("env", [{"A": "x" * (1 << 21)}, {"A": "\ud800"}, {"\ud800": "x"}, {"A": "x" * 200_000}]),
     ("max_output_bytes", [None, "1m", 0, -1, 1.5, True, 1 << 40]),
     ("require_limits", [None, 1, "yes"]),
+    ("cap_drop", [None, 5, "ALL", ("NET_RAW",), {"ALL"}, Odd()]),
     ("track_files", [None, 1, "no"]),
     ("workspace", ["", 1, b"\0", "a\0b", ["x"]]),
 ]
@@ -64,6 +65,8 @@ def test_a_good_option_is_accepted_and_runs(make, good):
         ({"tmpfs": {"/tmp": "600m"}}, ["tmpfs", "/tmp", "600m", "memory_mb=512"]),
         ({"env": {"A=B": "c"}}, ["env", "'A=B'", "'='"]),
         ({"network": "host"}, ["network", "'host'", "True or False"]),
+        ({"cap_drop": 5, "user": 1000}, ["cap_drop", "5", '("ALL",)']),
+        ({"cap_drop": 5, "security_profile": "untrusted"}, ["cap_drop", "5", '("ALL",)']),
     ],
 )
 def test_the_message_has_the_option_the_value_and_what_is_accepted(options, words):

@@ -70,16 +70,6 @@ def test_a_kill_that_a_shell_absorbs_is_counted_and_the_shell_lives_on(host: Cgr
 
 
 @in_server
-def test_after_a_reset_only_new_kills_count(host: CgroupHost) -> None:
-    with made(host, Limits(memory_bytes=64 * MIB)) as group:
-        python(group, HOG)
-        group.reset()
-        assert group.evidence().oom_kills == 0
-        python(group, HOG)
-        assert group.evidence().oom_kills == 1
-
-
-@in_server
 def test_swap_does_not_stretch_the_memory_limit(host: CgroupHost) -> None:
     if len(Path("/proc/swaps").read_text().splitlines()) < 2:
         pytest.skip("this host has no swap: nothing to forbid")

@@ -299,6 +299,7 @@ def test_one_proxy_without_any_privilege_serves_every_sandbox(server: Server) ->
     seen = status(pid)
     assert {int(seen[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
     assert seen["NoNewPrivs"] == "1"
+    assert os.stat(f"/proc/{pid}/environ").st_uid == 0, "what others of its user may look into belongs to that user"
     if os.geteuid() == 0:
         assert 0 not in {int(part) for part in (seen["Uid"] + " " + seen["Gid"] + " " + seen["Groups"]).split()}
 

@@ -128,7 +128,7 @@ except OSError:
     assert make().run_code(code).stdout == "open\n"
 
 
-@pytest.mark.parametrize("option", [{"network": True}, {"cap_drop": ()}, {"root": "scratch"}])
+@pytest.mark.parametrize("option", [{"network": True}, {"cap_drop": ()}, {"root": "scratch"}, {"memory_mb": None}])
 def test_nothing_loosens_untrusted(make: Make, option: dict[str, object]) -> None:
     with pytest.raises(kern_sandbox.SpecError, match="untrusted"):
         make(security_profile="untrusted", **option)

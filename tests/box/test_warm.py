@@ -117,6 +117,7 @@ def test_the_code_sees_no_module_of_the_engine(modules) -> None:
         ("import no_such_module", ["ModuleNotFoundError", "no_such_module"]),
         ("raise SystemExit(3)", ["SystemExit: 3"]),
         ("def f(:", ["SyntaxError"]),
+        ("raise ValueError('\\U0001f600' * 7900)", ["ValueError", "\U0001f600" * 1000]),
         ("import os; os._exit(0)", ["ended the process"]),
         ("import os; os.kill(os.getpid(), 9)", ["ended the process"]),
     ],

@@ -105,6 +105,14 @@ def test_a_server_is_dead_when_its_pid_is_gone_reused_or_a_zombie(tmp_path: Path
     assert cgroup_tree.is_dead(Owner(1, gone, 500), 1, proc)
 
 
+def test_a_process_whose_name_is_no_text_has_an_identity_too(tmp_path: Path) -> None:
+    """A box may give itself any name, and may get the number of a server that has died."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_bytes(b"7 (\xff) \xfe) S " + b"1 " * 18 + b"42 0")
+    assert cgroup_tree.is_dead(Owner(1, 7, 41), 1, str(tmp_path))
+    assert not cgroup_tree.is_dead(Owner(1, 7, 42), 1, str(tmp_path))
+
+
 def test_a_server_that_cannot_be_seen_is_not_called_dead(tmp_path: Path) -> None:
     """Another pid namespace has pids of its own; ``hidepid`` hides a living process from ``/proc``."""
     fake_process(tmp_path, 10, start=500)
@@ -218,13 +226,6 @@ def test_both_versions_tell_the_same_evidence(tmp_path: Path) -> None:
     assert v1_group(tmp_path / "1").evidence() == expected
 
 
-@pytest.mark.parametrize("make", [v1_group, v2_group])
-def test_counts_start_again_at_a_reset_and_maxima_stay(make: object, tmp_path: Path) -> None:
-    group = make(tmp_path)  # type: ignore[operator]  # one of two functions with the same signature
-    group.reset()
-    assert group.evidence() == Evidence(0, 0, 4096, 7, 0)
-
-
 def test_what_an_older_linux_does_not_count_is_none(tmp_path: Path) -> None:
     at = plant(tmp_path / "box", memory__events="oom_kill 1\n", pids__events="max 0\n")
     assert cgroup_v2.V2Group(at, ALL).evidence() == Evidence(1, 0, None, None, None)
@@ -284,6 +285,15 @@ def test_forks_that_the_kill_itself_refused_are_not_evidence(tmp_path: Path) -> 
     group.kill()
     (tmp_path / "pids" / "pids.events").write_text("max 900\n")
     assert group.evidence().pids_refused == 5
+
+
+def test_everything_is_killed_also_where_counters_cannot_be_read(tmp_path: Path) -> None:
+    group = v1_group(tmp_path)
+    (tmp_path / "pids" / "cgroup.procs").write_text("0\n")
+    (tmp_path / "memory" / "memory.oom_control").unlink()
+    (tmp_path / "pids" / "pids.max").write_text("")
+    group.kill()
+    assert (tmp_path / "pids" / "pids.max").read_text() == "0"
 
 
 # --- hosts without cgroups --------------------------------------------------------------------------------------

@@ -23,8 +23,6 @@ POLICIES = [
     FilterPolicy(),
     FilterPolicy(untrusted=True),
     FilterPolicy(capabilities=True),
-    FilterPolicy(network=False),
-    FilterPolicy(untrusted=True, network=False),
 ]
 # What a rule says to arguments that are all zero.
 ZERO = dict.fromkeys(("clone", "unshare", "ioctl", "personality", "mknod", "mknodat"), "allow")
@@ -157,9 +155,6 @@ NARROWER = [
     (FilterPolicy(untrusted=True), "socket", (2, 3, 1), "ESOCKTNOSUPPORT"),
     (FilterPolicy(untrusted=True), "vmsplice", (), "EPERM"),
     (FilterPolicy(untrusted=True), "memfd_create", (), "allow"),
-    (FilterPolicy(network=False), "socket", (1, 1, 0), "allow"),
-    (FilterPolicy(network=False), "socket", (2, 1, 0), "EAFNOSUPPORT"),
-    (FilterPolicy(network=False), "socket", (16, 3, 0), "EAFNOSUPPORT"),
     (FilterPolicy(capabilities=True), "chroot", (), "allow"),
     (FilterPolicy(capabilities=True), "mount", (), "escape"),
 ]

@@ -9,13 +9,19 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 
+from kern_sandbox import CgroupUnavailable, HostError
 from kern_sandbox._box.library import library_files
+from kern_sandbox._box.plan import Plan
 from kern_sandbox._forkserver import egress_main, wire
 from kern_sandbox._forkserver.boxes import Box, too_late
+from kern_sandbox._forkserver.nursery import Nursery
 from kern_sandbox._forkserver.replies import evidence_of, notes_of
+from kern_sandbox._forkserver.server import Server
+from kern_sandbox._forkserver.stems import Source, Stem
 from kern_sandbox._linux import fds
 from kern_sandbox._linux.cgroup import Group
 from support import PACKAGE, REPO
@@ -70,6 +76,90 @@ def test_an_init_that_never_stops_talking_is_read_a_piece_at_a_time() -> None:
     ours.close()
 
 
+def new_box(report: socket.socket, group: Group | None = None) -> Box:
+    return Box(1, "key", report, group or Group(), 0.0, deque())
+
+
+@pytest.mark.parametrize("junk", [b"Jjunk", b"J[1]", b"X", b"M"])
+def test_a_box_that_talked_nonsense_is_finished_like_any_other(junk) -> None:
+    """Its end is also looked at where no handler of its own stands around it: at a deadline, or with its stem."""
+    ours, theirs = wire.pair()
+    box = new_box(ours)
+    finished: list[Box] = []
+    with ours:
+        theirs.send(junk)
+        theirs.close()
+        Server._on_end(SimpleNamespace(_finish=finished.append), box)  # type: ignore[arg-type]  # all that it needs
+    assert finished == [box]
+    assert box.evidence["failed"] == "engine"
+
+
+def test_a_box_sends_no_more_doors_than_any_has() -> None:
+    ours, theirs = wire.pair()
+    box = new_box(ours)
+    before = len(os.listdir("/proc/self/fd"))
+
+    def open_doors() -> None:
+        for _ in range(100):
+            wire.send(theirs, {"doors": 60}, [theirs.fileno()] * 60)
+            box.read_report()
+
+    with ours, theirs:
+        with pytest.raises(ValueError, match="doors"):
+            open_doors()
+        assert len(box.doors) < 1100
+        box.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+class Gone(Group):
+    """A group that somebody has taken away."""
+
+    def evidence(self):
+        raise CgroupUnavailable("reading a box's cgroup counters")
+
+    def kill(self):
+        raise CgroupUnavailable("reading a box's cgroup counters")
+
+
+def test_a_box_whose_cgroup_is_gone_ends_and_its_caller_is_told() -> None:
+    ours, theirs = wire.pair()
+    box = new_box(ours, Gone())
+    sleeper = subprocess.Popen(["sleep", "1000"])
+    with ours, theirs:
+        box.pidfd = fds.open_pid(sleeper.pid)
+        box.end("timeout")
+        assert sleeper.wait(60) == -signal.SIGKILL
+        told = box.verdict(named=True)
+        box.close()
+    assert told["failed"] == "engine"
+    assert "counters" in told["text"]
+
+
+def test_a_source_that_takes_no_more_requests_holds_nobody_up() -> None:
+    """A module that hangs while it is preloaded, and more calls than its socket has room for."""
+    ours, theirs = wire.pair()
+    source = Source("key", Plan((), ()), ours)
+
+    def ask() -> None:
+        for number in range(100_000):
+            source.ask({"box": number}, [])
+
+    with ours, theirs, pytest.raises(HostError, match="were asked for"):
+        ask()
+    assert source.waiting == set(range(len(source.waiting)))
+
+
+def test_a_request_that_could_not_be_made_is_not_waited_for() -> None:
+    ours, theirs = wire.pair()
+    theirs.close()
+    with ours:
+        source = Source("key", Plan((), ()), ours)
+        with pytest.raises(BrokenPipeError):
+            source.ask({"box": 1}, [])
+    assert not source.waiting
+
+
 def test_a_report_of_a_forbidden_call_that_somebody_else_takes_does_not_stop_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -84,6 +174,21 @@ def test_a_report_of_a_forbidden_call_that_somebody_else_takes_does_not_stop_the
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_template_cannot_pass_another_process_off_as_a_box() -> None:
+    ours, theirs = wire.pair()
+    with ours, theirs:
+        for source, refused in ((Source("key", Plan((), ()), ours), True), (Stem("key", Plan((), ()), ours), False)):
+            source.waiting.add(1)
+            frame = wire.Frame({"box": 1}, [fds.open_pid(os.getpid())])
+            box = new_box(theirs)
+            nursery = SimpleNamespace(boxes={1: box}, hooks=SimpleNamespace(born=lambda box: None))
+            with pytest.raises(ValueError, match="another process") if refused else contextlib.nullcontext():
+                Nursery._on_born(nursery, source, frame)  # type: ignore[arg-type]  # all that it needs
+            assert (box.pidfd is None) is refused
+            for fd in (*frame.fds, *filter(None, [box.pidfd])):
+                os.close(fd)
 
 
 def test_only_the_first_process_of_a_namespace_below_is_taken_for_a_box() -> None:

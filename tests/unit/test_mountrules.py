@@ -35,6 +35,15 @@ CREDENTIALS = [
     ".config/doctl",
     ".config/rclone",
 ]
+
+
+class BytesPath(os.PathLike[bytes]):
+    """A path in bytes."""
+
+    def __fspath__(self) -> bytes:
+        return b"/srv"
+
+
 USERLAND = ["/usr", "/lib", "/bin"]
 
 
@@ -152,8 +161,8 @@ def test_two_mounts_may_not_lie_in_each_other(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "target"),
-    [("relative", "/data"), (7, "/data"), (b"/srv", "/data"), ("/srv", 7), ("/srv", ("/data", "rx")),
-     ("/srv", ("/data",)),
+    [("relative", "/data"), (7, "/data"), (b"/srv", "/data"), (BytesPath(), "/data"), ("/srv", 7),
+     ("/srv", ("/data", "rx")), ("/srv", ("/data",)),
      ("/no/such/file", "/data"), ("/a\0b", "/data")],
 )  # fmt: skip
 def test_a_wrong_form_is_a_spec_error(home: Path, source: object, target: object) -> None:

@@ -42,6 +42,23 @@ def test_a_frame_larger_than_a_message_travels_beside_it(ends: tuple[socket.sock
     assert frame.fds == []
 
 
+def test_an_answer_is_whole_however_large_it_is(ends: tuple[socket.socket, socket.socket]) -> None:
+    wire.reply(ends[0], {"text": "\U0001f600" * 8000})
+    frame = wire.receive(ends[1])
+    assert frame is not None
+    assert frame.body == {"text": "\U0001f600" * 8000}
+
+
+def test_a_frame_holds_no_more_than_its_sender_is_given(ends: tuple[socket.socket, socket.socket]) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for size in (900_000, 1_100_000):
+        wire.send(ends[0], {"text": "x" * size})
+    assert wire.receive(ends[1], most=wire.SMALL) is not None
+    with pytest.raises(ValueError, match="bounded"):
+        wire.receive(ends[1], most=wire.SMALL)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_the_end_of_a_socket_is_none(ends: tuple[socket.socket, socket.socket]) -> None:
     ends[0].close()
     assert wire.receive(ends[1]) is None

@@ -34,13 +34,10 @@ class FilterPolicy:
     Attributes:
         untrusted: Also refuse what only few programs use, for code that is taken to be hostile.
         capabilities: The box keeps capabilities over its own namespaces, and may use ``chroot``.
-        network: Whether internet and netlink sockets can be made. They reach only what is in the box's network
-            namespace, so a box without network still uses them for its own loopback.
     """
 
     untrusted: bool = False
     capabilities: bool = False
-    network: bool = True
 
 
 class Row(NamedTuple):

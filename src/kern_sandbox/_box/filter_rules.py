@@ -117,15 +117,13 @@ _RULES = {
 
 
 def _socket_rule(policy: FilterPolicy) -> Rule:
+    """A box without network uses internet sockets too, for the loopback of its own."""
     kinds = (_STREAM, _DGRAM) if policy.untrusted else (_STREAM, _DGRAM, _RAW)
-    cases = [Case((Test(0, ALL, (_LOCAL,)),))]
-    reason = "local sockets only"
-    if policy.network:
-        # Linux loads a protocol's module when a socket asks for it: the seldom-used ones stay out.
-        internet = Test(0, ALL, _INTERNET), Test(1, 0xF, kinds, "ESOCKTNOSUPPORT")
-        cases.append(Case((*internet, Test(2, ALL, _PROTOCOLS, "EPROTONOSUPPORT"))))
-        reason = "local and internet sockets (TCP, UDP, ICMP) only"
-    if policy.network and not policy.untrusted:
+    # Linux loads a protocol's module when a socket asks for it: the seldom-used ones stay out.
+    internet = Test(0, ALL, _INTERNET), Test(1, 0xF, kinds, "ESOCKTNOSUPPORT")
+    cases = [Case((Test(0, ALL, (_LOCAL,)),)), Case((*internet, Test(2, ALL, _PROTOCOLS, "EPROTONOSUPPORT")))]
+    reason = "local and internet sockets (TCP, UDP, ICMP) only"
+    if not policy.untrusted:
         cases.append(Case((Test(0, ALL, (_NETLINK,)), Test(2, ALL, (_NETLINK_ROUTE,), "EPROTONOSUPPORT"))))
         reason = "local, internet (TCP, UDP, ICMP) and NETLINK_ROUTE sockets only"
     return Rule(reason, tuple(cases), "EAFNOSUPPORT")

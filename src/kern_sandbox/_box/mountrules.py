@@ -139,9 +139,9 @@ def _vet_target(target: str, taken: Iterable[str], tmpfs: Iterable[str]) -> None
 
 
 def _vet_source(source: object, target: str, writable: bool) -> Bind:
-    if not isinstance(source, (str, os.PathLike)) or not os.path.isabs(source) or "\0" in os.fspath(source):
+    given = os.fspath(source) if isinstance(source, (str, os.PathLike)) else b""
+    if isinstance(given, bytes) or not os.path.isabs(given) or "\0" in given:
         raise SpecError(f"mounts has the source {source!r}: a source is an absolute host path")
-    given = os.fspath(source)
     real = os.path.realpath(given)
     for path in dict.fromkeys((os.path.normpath(given), real)):
         rule = _refusal(path)

@@ -7,17 +7,19 @@ import signal
 import socket
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Callable, Literal, NamedTuple
 
 from .._box.filter import describe
 from .._linux import fds, seccomp
 from .._linux.cgroup import Group
+from ..errors import CgroupUnavailable
 from . import wire
-from .replies import evidence_of
+from .replies import evidence_of, lost
 
-__all__ = ["Box", "Ending", "too_late"]
+__all__ = ["Box", "Ending", "Hooks", "too_late"]
 
 _MOST_FRAMES = 256
+_MOST_DOORS = 1024
 _STOLEN_S = 0.5
 
 Ending = Literal["exit", "timeout", "cancelled", "escape", "killed", "disk_full"]
@@ -109,7 +111,10 @@ class Box:
             self.ending = ending
         if self.pidfd is not None:
             fds.send_signal(self.pidfd, signal.SIGKILL)
-            self.group.kill()
+            try:
+                self.group.kill()
+            except (OSError, CgroupUnavailable):
+                return  # init is dead by then, and who removes the group kills again
 
     def born(self, pidfd: int) -> None:
         """The stem has made init."""
@@ -118,16 +123,22 @@ class Box:
             self.end(self.ending)
 
     def read_report(self) -> bool:
-        """Take in what init has sent, at most so much at a time; ``False`` once there will be no more."""
+        """Take in what init has sent, at most so much at a time; ``False`` once there will be no more.
+
+        Raises:
+            OSError, ValueError: foreign code had the word: it is no frame, or there are too many descriptors.
+        """
         for _ in range(_MOST_FRAMES):
             try:
-                frame = wire.receive(self.report, socket.MSG_DONTWAIT)
+                frame = wire.receive(self.report, socket.MSG_DONTWAIT, most=wire.SMALL)
             except BlockingIOError:
                 return True
             if frame is None:
                 return False
             if "doors" in frame.body:
                 self.doors += frame.fds
+                if len(self.doors) > _MOST_DOORS:
+                    raise ValueError("a box has sent more doors than any has")
                 continue
             self.evidence.update(evidence_of(frame.body))
             if frame.fds and self.listener is None and "ready" in frame.body:
@@ -192,7 +203,10 @@ class Box:
         Args:
             named: the listener is the evidence for a forbidden call; else the signal that it died of has to do.
         """
-        counted = self.group.evidence()
+        try:
+            counted = self.group.evidence()
+        except CgroupUnavailable as error:  # somebody has taken the group away
+            return lost(str(error))
         usage = {
             "cpu_ms": self.evidence.get("cpu_ms") if counted.cpu_ms is None else counted.cpu_ms,
             "max_memory_bytes": counted.max_memory_bytes,
@@ -223,6 +237,15 @@ class Box:
         if self.call is not None:
             self.call.close()
         self.report.close()
+
+
+class Hooks(NamedTuple):
+    """What the server does at the turns of a box's life."""
+
+    conceived: Callable[[Box], None]
+    born: Callable[[Box], None]
+    ended: Callable[[Box], None]
+    finish: Callable[[Box], None]
 
 
 def too_late(*_: object) -> None:

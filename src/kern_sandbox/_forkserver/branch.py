@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ..errors import InternalError, SessionClosed, StartError
 from . import wire
 from .held import HeldBox, hear
+from .launch import within_limits
 from .lines import Lines, Sinks, Word
 
 __all__ = ["GRACE_S", "Branch", "CellEnd", "Copy", "Sinks"]
@@ -31,6 +32,7 @@ _PATIENCE_S = (0.75 * GRACE_S, 0.25 * GRACE_S)
 _START_S = 60.0
 _END_S = 15.0
 _MUTE_S = 2.0
+_MOST_STATUS = 0xFFFF
 
 
 class CellEnd(NamedTuple):
@@ -91,7 +93,7 @@ class Branch(Lines):
         finally:
             for fd in gifts:
                 os.close(fd)
-        refused(_heard(copy, until, "forking a checkpoint"))
+        refused(_heard(copy, "failed", until, "forking a checkpoint"))
         pid = self._expect("branch", "pid", until)["pid"]
         self._give(self.box.line, {"adopt": pid}, self.gifts)
         self._expect("keeper", "adopted", until)
@@ -104,13 +106,14 @@ class Branch(Lines):
             StartError: the box has no room for another process, or the session does not answer.
             SessionClosed: the session has ended.
         """
-        ours, theirs = wire.pair()
+        with within_limits():
+            ours, theirs = wire.pair()
         try:
             self._give(self.control, {"freeze": True}, [theirs.fileno()])
             theirs.close()
             until = time.monotonic() + _START_S
             refused(self._expect("branch", "failed", until))
-            pid = _heard(ours, until, "making a checkpoint")["pid"]
+            pid = _heard(ours, "pid", until, "making a checkpoint")["pid"]
             self._give(self.box.line, {"copy": pid})
             self._give(ours, {"begin": True})
         except BaseException:  # whatever happened, our end must not outlive it
@@ -143,7 +146,7 @@ class Branch(Lines):
     def _word(self, until: float) -> Word:
         """The next word of a session that lives."""
         word = self.next(self.carried, until)
-        if word.source == "time":
+        if word.source == "time" or time.monotonic() >= until:
             raise StartError("kernel", "the session did not answer in time", hint="The host is overloaded?")
         if word.body is None or (word.source == "keeper" and "ended" in word.body):
             raise SessionClosed("asking something of a kernel: its process has ended")
@@ -213,7 +216,8 @@ class Branch(Lines):
             self._running = False
         until = time.monotonic() + _END_S
         while self.acknowledged < self._asked and not self.closed and self.fate is None:
-            if not self.turn(sinks, until - time.monotonic()) and time.monotonic() >= until:
+            self.turn(sinks, until - time.monotonic())
+            if time.monotonic() >= until or self.box.evidence is not None:
                 return
 
     def _until_end(self, number: int, sinks: Sinks, until: float, *, late: bool = False) -> CellEnd | None:
@@ -231,6 +235,8 @@ class Branch(Lines):
                 return self._ended(body, late)
             elif word.source == "branch" and body.get("done") == number:
                 return CellEnd(code=_exit_code(body.get("code")), late=late)
+            if time.monotonic() >= until:  # what the code says instead, without end, gains it no time
+                return None
 
     def _interrupt(self, number: int, sinks: Sinks, began: float) -> CellEnd:
         """The deadline has passed: ask the cell to end, and if it will not, end the session."""
@@ -253,7 +259,7 @@ class Branch(Lines):
             word = self.next(sinks, until)
             if word.source == "keeper" and word.body is not None and "swept" in word.body:
                 return word.body["swept"] is True
-            if word.source in ("time", "box") or word.body is None:
+            if word.source in ("time", "box") or word.body is None or time.monotonic() >= until:
                 return False
 
     def end(self, sinks: Sinks) -> CellEnd:
@@ -265,14 +271,17 @@ class Branch(Lines):
             word = self.next(sinks, until)
             if word.source == "keeper" and word.body is not None and "ended" in word.body:
                 return self._ended(word.body, late=True)
-            if word.source in ("time", "box") or (word.source == "keeper" and word.body is None):
+            keeper_gone = word.source == "keeper" and word.body is None
+            if word.source in ("time", "box") or keeper_gone or time.monotonic() >= until:
                 return self._end_of_box(late=True)
 
     def _ended(self, body: dict[str, Any], late: bool) -> CellEnd:
         """The session's process has ended; where something of it escaped the keeper, the box ends too."""
-        if body.get("clean") is not True or (_killed(body["ended"]) and not late and self.box.is_ending(_END_S)):
+        status = body["ended"]
+        whole = type(status) is int and 0 <= status <= _MOST_STATUS and body.get("clean") is True
+        if not whole or (_killed(status) and not late and self.box.is_ending(_END_S)):
             return self._end_of_box(late)
-        return CellEnd(status=body["ended"], late=late)
+        return CellEnd(status=status, late=late)
 
     def _end_of_box(self, late: bool) -> CellEnd:
         if not self.box.wait_for_end(0 if late else _MUTE_S):
@@ -311,9 +320,9 @@ class Copy:
         self._line.close()
 
 
-def _killed(status: object) -> bool:
+def _killed(status: int) -> bool:
     """Whether the process may have died with its box: the keeper, which dies too, was only faster to tell."""
-    return isinstance(status, int) and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 def _exit_code(code: object) -> int:
@@ -332,8 +341,8 @@ def refused(body: dict[str, Any]) -> None:
         raise StartError("checkpoint", "forking the session in its box", errno=code, hint=hint)
 
 
-def _heard(sock: socket.socket, until: float, what: str) -> dict[str, Any]:
-    """The next word of a copy.
+def _heard(sock: socket.socket, key: str, until: float, what: str) -> dict[str, Any]:
+    """The next word of a copy that has ``key``.
 
     Raises:
         SessionClosed: it is gone.
@@ -341,10 +350,10 @@ def _heard(sock: socket.socket, until: float, what: str) -> dict[str, Any]:
     """
     poller = select.poll()
     poller.register(sock, select.POLLIN)
-    while poller.poll(max(0.0, until - time.monotonic()) * 1000):
+    while time.monotonic() < until and poller.poll(max(0.0, until - time.monotonic()) * 1000):
         body = hear(sock)
         if body is None:
             raise SessionClosed(f"{what}: the process that keeps it has ended", hint="Make another checkpoint")
-        if body:
+        if key in body:
             return body
     raise StartError("checkpoint", f"{what}: no answer in time", hint="The host is overloaded?")

@@ -155,8 +155,11 @@ class ForkServer:
         if owner not in self._owners or not self.alive:
             return
         self._known[self._owners.pop(owner)] -= 1
-        self._send({"verb": "close", "owner": owner}, ())
-        self._forget_unused(_MOST_UNUSED_PLANS)
+        try:
+            self._send({"verb": "close", "owner": owner}, ())
+            self._forget_unused(_MOST_UNUSED_PLANS)
+        except InternalError:
+            return  # it has just died, and everything of the owner's with it
 
     def forget_unused(self) -> None:
         """Let go of everything that only waits for another Sandbox like those that are closed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 
 from .._linux.cgroup import CgroupHost, Group, Limits
+from ..errors import CgroupUnavailable
 
 __all__ = ["Groups"]
 
@@ -47,14 +48,24 @@ class Groups:
             return False
         for limits, ready in self._ready.items():
             if len(ready) < _READY:
-                ready.append(self.host.make(limits))
+                try:
+                    ready.append(self.host.make(limits))
+                except CgroupUnavailable:
+                    break  # the call that needs one will meet the same and report it
                 return True
         for _ in range(len(self._ended)):
             group = self._ended.popleft()
-            if group.remove():
+            if self._is_rid_of(group):
                 return True
             self._ended.append(group)
         return False
+
+    @staticmethod
+    def _is_rid_of(group: Group) -> bool:
+        try:
+            return group.remove()
+        except (OSError, CgroupUnavailable):
+            return True  # Linux will not have it: it is left to the next server, which collects what is stale
 
     @property
     def busy(self) -> bool:

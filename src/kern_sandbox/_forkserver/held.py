@@ -20,7 +20,7 @@ from .._linux.cgroup_tree import counter
 from ..errors import StartError
 from . import wire
 from .client import ForkServer
-from .launch import Command, launch
+from .launch import Command, launch, within_limits
 
 __all__ = ["Counter", "HeldBox", "hear"]
 
@@ -62,7 +62,8 @@ class HeldBox:
     """
 
     def __init__(self, server: ForkServer, command: Command) -> None:
-        self.line, theirs = wire.pair()
+        with within_limits():
+            self.line, theirs = wire.pair()
         try:
             launched = launch(server, command, line=theirs.fileno())
         except BaseException:  # whatever happened, our end must not outlive it

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ from . import wire
 from .client import ForkServer
 from .pump import Collector, Relay, finish, pump
 
-__all__ = ["Command", "Launched", "Outcome", "Stop", "launch", "run"]
+__all__ = ["Command", "Launched", "Outcome", "Stop", "launch", "run", "within_limits"]
 
 Callback = Callable[[str], object]
 
@@ -142,6 +143,22 @@ class _Ends:
         fds.clear()
 
 
+@contextlib.contextmanager
+def within_limits() -> Iterator[None]:
+    """Make descriptors for a box; a process that may have no more of them is told so.
+
+    Raises:
+        HostError: instead of EMFILE or ENFILE.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            hint = "This process is out of descriptors: raise `ulimit -n`, or close some"
+            raise HostError("making the pipes of a box", errno=error.errno, hint=hint) from error
+        raise
+
+
 def launch(server: ForkServer, command: Command, *, interactive: bool = False, line: int | None = None) -> Launched:
     """Ask ``server`` for a box that runs ``command``.
 
@@ -158,31 +175,26 @@ def launch(server: ForkServer, command: Command, *, interactive: bool = False, l
     """
     ends = _Ends()
     try:
-        stdin = ends.input(interactive or command.stdin is not None)
-        stdout, stderr = ends.output("stdout"), ends.output("stderr")
-        results = ends.output("results") if command.results else None
-        if line is not None:
-            ends.give("line", os.dup(line))
-        for name, content in command.cell.items():
-            ends.give("cell", memory_file(f"kern-{name}", content))
-        body = {
-            "owner": command.owner,
-            "argv": command.argv,
-            "env": dict(command.env),
-            "cwd": command.cwd,
-            "cell": list(command.cell),
-            "timeout_s": command.timeout_s,
-            "snippet": command.snippet,
-            "roles": ends.roles,
-            "held": line is not None,
-        }
-        return Launched(server.start(body, ends.theirs), stdin, stdout, stderr, results)
-    except OSError as error:
-        ends.close(ends.ours)
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            hint = "This process is out of descriptors: raise `ulimit -n`, or close some"
-            raise HostError("making the pipes of a box", errno=error.errno, hint=hint) from error
-        raise
+        with within_limits():
+            stdin = ends.input(interactive or command.stdin is not None)
+            stdout, stderr = ends.output("stdout"), ends.output("stderr")
+            results = ends.output("results") if command.results else None
+            if line is not None:
+                ends.give("line", os.dup(line))
+            for name, content in command.cell.items():
+                ends.give("cell", memory_file(f"kern-{name}", content))
+            body = {
+                "owner": command.owner,
+                "argv": command.argv,
+                "env": dict(command.env),
+                "cwd": command.cwd,
+                "cell": list(command.cell),
+                "timeout_s": command.timeout_s,
+                "snippet": command.snippet,
+                "roles": ends.roles,
+                "held": line is not None,
+            }
+            return Launched(server.start(body, ends.theirs), stdin, stdout, stderr, results)
     except BaseException:  # whatever happened, no pipe may outlive it
         ends.close(ends.ours)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import select
 import socket
@@ -12,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from ..errors import SessionClosed
 from . import wire
 from .held import HeldBox, hear
+from .launch import within_limits
 from .pump import Collector
 
 __all__ = ["Lines", "Sinks", "Word"]
@@ -19,6 +21,8 @@ __all__ = ["Lines", "Sinks", "Word"]
 _CHUNK = 1 << 18
 _PIPE_ROOM = 1 << 20
 _CARRIED = 1 << 20
+_MOST_WORDS = 1000
+"""Words of the code's own process that may wait to be looked at; there is never use for more than a few."""
 
 
 class Sinks(NamedTuple):
@@ -52,15 +56,19 @@ class Lines:
         self.words: collections.deque[Word] = collections.deque()
         self.gifts: list[int] = []
         self.pipes: dict[int, int] = {}
-        self.control, control = wire.pair()
-        self.leash, leash = wire.pair()
-        self.gifts += [control.detach()]
-        for index in range(3):
-            reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            os.set_blocking(writer, True)
-            self.pipes[reader] = index
-            self.gifts.append(writer)
-        self.gifts.append(leash.detach())
+        with within_limits(), contextlib.ExitStack() as undo:
+            undo.callback(self._drop_pipes)
+            undo.callback(self.drop_gifts)
+            self.control, control = (undo.enter_context(end) for end in wire.pair())
+            self.leash, leash = (undo.enter_context(end) for end in wire.pair())
+            self.gifts.append(control.detach())
+            for index in range(3):
+                reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+                self.pipes[reader] = index
+                self.gifts.append(writer)
+                os.set_blocking(writer, True)
+            self.gifts.append(leash.detach())
+            undo.pop_all()
         self._poller = select.poll()
         for fd in (self.control.fileno(), self.leash.fileno(), box.call.fileno(), *self.pipes):
             self._poller.register(fd, select.POLLIN)
@@ -80,12 +88,13 @@ class Lines:
             self._carried = None
 
     def next(self, sinks: Sinks, until: float) -> Word:
-        """The next word; output that arrives meanwhile goes to ``sinks``."""
+        """The next word; output that arrives meanwhile goes to ``sinks``, and holds nobody up beyond ``until``."""
         while not self.words:
             if self.closed:
                 raise self._hung_up()
             wait = until - time.monotonic()
-            if not self.turn(sinks, wait) and wait <= 0:
+            self.turn(sinks, wait)
+            if wait <= 0 and not self.words:
                 return Word("time", {})
         if self.closed:
             raise self._hung_up()
@@ -120,8 +129,9 @@ class Lines:
             self._note("keeper", self.leash)
         else:
             self.box.attend()
-            if self.box.evidence is not None:
-                self.words.append(Word("box", None))
+            ended = Word("box", None)
+            if self.box.evidence is not None and ended not in self.words:
+                self.words.append(ended)
 
     def _note(self, source: Literal["branch", "keeper"], sock: socket.socket) -> None:
         body = hear(sock)
@@ -132,6 +142,8 @@ class Lines:
             self.fate = body
         elif source == "keeper" and "interrupted" in body:
             self.acknowledged += 1
+            return
+        if source == "branch" and len(self.words) >= _MOST_WORDS:
             return
         if body != {} and not (body is None and source == "keeper" and self.fate is not None):
             self.words.append(Word(source, body))
@@ -182,5 +194,8 @@ class Lines:
         self.drop_gifts()
         self.control.close()
         self.leash.close()
+        self._drop_pipes()
+
+    def _drop_pipes(self) -> None:
         while self.pipes:
             os.close(self.pipes.popitem()[0])

@@ -7,14 +7,14 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any
 
 from .._box.plan import Plan
 from .._linux import fds
 from ..errors import HostError
 from . import wire
 from .abilities import Abilities, limits_of, template_limits
-from .boxes import Box
+from .boxes import Box, Hooks
 from .groups import Groups
 from .loop import Loop
 from .owners import Owner
@@ -22,7 +22,7 @@ from .replies import SourceFailed, evidence_of, lost, notes_of
 from .spares import UNUSED_LIMIT_S, Spares
 from .stems import Source, Stem, StemMaker
 
-__all__ = ["START_LIMIT_S", "Hooks", "Nursery"]
+__all__ = ["START_LIMIT_S", "Nursery"]
 
 START_LIMIT_S = 60.0
 """How long a box may take from its order to its program's start, seconds; a template's imports count."""
@@ -33,15 +33,6 @@ _SETTLE_S = 0.05
 """How long after a Sandbox's first Python call a booted interpreter is started, seconds."""
 _LINGER_S = 60.0
 """How long a stem waits for another Sandbox with an equal plan once the last is closed, seconds."""
-
-
-class Hooks(NamedTuple):
-    """What the server does at the turns of a box's life."""
-
-    conceived: Callable[[Box], None]
-    born: Callable[[Box], None]
-    ended: Callable[[Box], None]
-    finish: Callable[[Box], None]
 
 
 class Nursery:
@@ -167,10 +158,15 @@ class Nursery:
             raise SourceFailed(self._why_gone(source)) from None
         return box
 
-    def _order(self, box: Box, owner: Owner, frame: wire.Frame) -> None:
-        if not box.owner:
-            self._assign(box, owner)
-        box.order(frame)
+    def _order(self, box: Box, owner: Owner, frame: wire.Frame | None) -> None:
+        try:
+            if not box.owner:
+                self._assign(box, owner)
+            if frame is not None:
+                box.order(frame)
+        except BaseException:  # whatever happened, no box may wait for an order that never comes
+            box.end("cancelled")
+            raise
 
     def _assign(self, box: Box, owner: Owner) -> None:
         """``box`` is ``owner``'s from now on, and shows its workspace."""
@@ -201,7 +197,7 @@ class Nursery:
         """Have a box made before its call; ``name`` is its owner's, or ``""``."""
         box = self._conceive(source, limit_s)
         if name:
-            self._assign(box, self.owners[name])
+            self._order(box, self.owners[name], None)
         return box
 
     def _conceive(self, source: Source, limit_s: float) -> Box:

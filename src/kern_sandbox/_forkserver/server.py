@@ -19,11 +19,11 @@ from .._linux import cgroup, fds, processes
 from ..errors import HostError
 from . import wire
 from .abilities import Abilities
-from .boxes import Box, too_late
+from .boxes import Box, Hooks, too_late
 from .gate import Gate
 from .groups import Groups
 from .loop import Loop
-from .nursery import START_LIMIT_S, Hooks, Nursery
+from .nursery import START_LIMIT_S, Nursery
 from .owners import Owner
 from .placeholders import Placeholders
 from .replies import SourceFailed, lost, refuse, remove_tree
@@ -195,9 +195,12 @@ class Server:
             self.loop.drop(box.listener)
 
     def _on_end(self, box: Box) -> None:
-        """Init has ended, and everything in the box with it."""
-        box.read_listener()
-        box.read_report()
+        """Init has ended, and everything in the box with it; whatever it has said, that is finished here."""
+        try:
+            box.read_listener()
+            box.read_report()
+        except (OSError, ValueError) as error:
+            box.evidence.update(lost(f"{type(error).__name__}: {error}"))
         self._finish(box)
 
     def _break(self, box: Box, words: str) -> None:

@@ -18,6 +18,7 @@ from .._box.plan import Plan
 from .._linux import caps, fds, processes
 from .._linux.abi import Clone
 from .._linux.cgroup import Group
+from ..errors import HostError
 from . import wire
 from .boxes import Box
 from .ids import HostIds
@@ -60,9 +61,18 @@ class Source:
     _first: wire.Frame | None = None
 
     def ask(self, body: dict[str, Any], descriptors: Sequence[int]) -> None:
-        """Ask for one box; the answer comes as a frame on ``control``."""
+        """Ask for one box; the answer comes as a frame on ``control``.
+
+        Raises:
+            HostError: it has more requests to look at than its socket holds.
+            OSError: as ``wire.send``.
+        """
+        try:
+            wire.send(self.control, body, descriptors, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            attempted = f"asking for a box: {len(self.waiting)} others were asked for and not made"
+            raise HostError(attempted, hint="The host is overloaded, or a preloaded module hangs; call again") from None
         self.waiting.add(body["box"])
-        wire.send(self.control, body, descriptors)
 
     def cannot_nest(self, limit_s: float) -> bool:
         """Wait for its first word: whether it failed because a nested user namespace cannot be used here."""
@@ -70,13 +80,13 @@ class Source:
         poller.register(self.control, select.POLLIN)
         if not poller.poll(limit_s * 1000):
             return False
-        self._first = wire.receive(self.control)
+        self._first = wire.receive(self.control, most=wire.SMALL)
         return self._first is not None and self._first.body.get("failed") == "nesting"
 
     def next_frame(self) -> wire.Frame | None:
         """What it says next; ``None`` when it is gone."""
         first, self._first = self._first, None
-        return first or wire.receive(self.control)
+        return first or wire.receive(self.control, most=wire.SMALL)
 
     @property
     def why_import_ended(self) -> str:
@@ -188,12 +198,12 @@ class StemMaker:
 
     def _start(self, key: str, plan: Plan, how: tuple[Confinement, bool], host_id: int | None) -> Stem:
         part, nested = how
+        library = library_files(bytecode=plan.like_host) if nested else {}
         inside = INNER_ID if nested else plan.user
         lender = Lender(host_id, self._mounter)
         trees = lender.begin(plan.base)
         ours, theirs = wire.pair()
         mapped, go = os.pipe2(os.O_CLOEXEC)
-        library = library_files(bytecode=plan.like_host) if nested else {}
         try:
             child = processes.clone(_NAMESPACES if plan.network else _NAMESPACES | Clone.NEWNET)
             if child.pid == 0:

@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 
 from .._linux.fds import memory_file
 
-__all__ = ["Frame", "pair", "receive", "reply", "send"]
+__all__ = ["SMALL", "Frame", "pair", "receive", "reply", "send"]
 
 _INLINE = 60_000
 _MAX_DESCRIPTORS = 64
 _MAX_FRAME = 64 << 20
+SMALL = 1 << 20
+"""The most that a frame may hold whose sender is in a box, where foreign code may have the word, bytes."""
 
 
 class Frame(NamedTuple):
@@ -36,26 +38,26 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
 
 
-def send(sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = ()) -> None:
-    """Send one frame.
+def send(sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = (), flags: int = 0) -> None:
+    """Send one frame; ``flags`` as in sendmsg(2).
 
     Raises:
-        OSError: the other end is gone (EPIPE, ECONNRESET), or would block on a non-blocking socket.
+        OSError: the other end is gone (EPIPE, ECONNRESET), or it would block and must not (EAGAIN).
     """
     data = json.dumps(body, separators=(",", ":")).encode("ascii")
     if len(data) > _MAX_FRAME:
         raise OSError(errno.E2BIG, f"a frame of {len(data)} bytes is larger than {_MAX_FRAME}")
     if len(data) <= _INLINE:
-        _send(sock, b"J" + data, fds)
+        _send(sock, b"J" + data, fds, flags)
         return
     large = memory_file("kern-frame", data)
     try:
-        _send(sock, b"M", [*fds, large])
+        _send(sock, b"M", [*fds, large], flags)
     finally:
         os.close(large)
 
 
-def _send(sock: socket.socket, data: bytes, fds: Sequence[int], flags: int = 0) -> None:
+def _send(sock: socket.socket, data: bytes, fds: Sequence[int], flags: int) -> None:
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     sock.sendmsg([data], ancillary, socket.MSG_NOSIGNAL | flags)
 
@@ -63,13 +65,18 @@ def _send(sock: socket.socket, data: bytes, fds: Sequence[int], flags: int = 0) 
 def reply(sock: socket.socket, body: dict[str, Any]) -> None:
     """Send a frame to somebody who may be gone, or too busy to take it, and who then goes without; never waits."""
     try:
-        _send(sock, b"J" + json.dumps(body, separators=(",", ":")).encode("ascii"), (), socket.MSG_DONTWAIT)
+        send(sock, body, (), socket.MSG_DONTWAIT)
     except (BrokenPipeError, ConnectionResetError, BlockingIOError):
         return
 
 
-def receive(sock: socket.socket, flags: int = 0) -> Frame | None:
+def receive(sock: socket.socket, flags: int = 0, *, most: int = _MAX_FRAME) -> Frame | None:
     """The next frame, or ``None`` at end of file.
+
+    Args:
+        sock: where it comes from.
+        flags: as in recvmsg(2).
+        most: bytes that it may hold.
 
     Raises:
         OSError: as recvmsg(2); EMFILE if descriptors were lost because this process cannot hold more.
@@ -93,24 +100,24 @@ def receive(sock: socket.socket, flags: int = 0) -> Frame | None:
     if not data and not owned:
         return None
     try:
-        return Frame(_decode(data, owned), owned)
+        return Frame(_decode(data, owned, most), owned)
     except (ValueError, RecursionError):
         for fd in owned:
             os.close(fd)
         raise
 
 
-def _whole_file(fd: int) -> bytes:
+def _whole_file(fd: int, most: int) -> bytes:
     with open(fd, "rb") as file:
         about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_FRAME:
+        if not stat.S_ISREG(about.st_mode) or about.st_size > most:
             raise ValueError("a large frame is in a regular file of bounded size")
-        return file.read(_MAX_FRAME)
+        return file.read(most)
 
 
-def _decode(data: bytes, fds: list[int]) -> dict[str, Any]:
+def _decode(data: bytes, fds: list[int], most: int) -> dict[str, Any]:
     if data[:1] == b"M" and fds:
-        data = b"J" + _whole_file(fds.pop())
+        data = b"J" + _whole_file(fds.pop(), most)
     if data[:1] != b"J":
         raise ValueError(f"a frame starts with J or M, not {data[:1]!r}")
     body = json.loads(data[1:])

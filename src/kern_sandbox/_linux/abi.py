@@ -11,7 +11,6 @@ __all__ = [
     "CapHeader",
     "Clone",
     "LandlockFs",
-    "LandlockNet",
     "LandlockScope",
     "Mount",
     "MountAttr",
@@ -42,11 +41,9 @@ class Clone(IntFlag):
 class Mount(IntFlag):
     """linux/mount.h, flags of mount(2) and umount2(2)."""
 
-    RDONLY = 1
     NOSUID = 2
     NODEV = 4
     NOEXEC = 8
-    REMOUNT = 32
     BIND = 4096
     REC = 16384
     PRIVATE = 1 << 18
@@ -102,16 +99,12 @@ class Prctl(IntEnum):
     CAPBSET_DROP = 24
     SET_SECUREBITS = 28
     SET_NO_NEW_PRIVS = 38
-    CAP_AMBIENT = 47
 
 
 class LandlockFs(IntFlag):
-    """linux/landlock.h, access rights on files."""
+    """linux/landlock.h, the rights to change files."""
 
-    EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
-    READ_FILE = 1 << 2
-    READ_DIR = 1 << 3
     REMOVE_DIR = 1 << 4
     REMOVE_FILE = 1 << 5
     MAKE_CHAR = 1 << 6
@@ -123,13 +116,6 @@ class LandlockFs(IntFlag):
     MAKE_SYM = 1 << 12
     REFER = 1 << 13  # ABI 2, 5.19
     TRUNCATE = 1 << 14  # ABI 3, 6.2
-
-
-class LandlockNet(IntFlag):
-    """linux/landlock.h, ABI 4, 6.7."""
-
-    BIND_TCP = 1
-    CONNECT_TCP = 2
 
 
 class LandlockScope(IntFlag):

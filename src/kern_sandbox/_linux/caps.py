@@ -22,7 +22,6 @@ __all__ = [
 
 SYS_ADMIN = 21  # linux/capability.h
 _VERSION_3 = 0x20080522
-_CLEAR_ALL_AMBIENT = 4
 # linux/securebits.h: NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock; KEEP_CAPS locked off.
 _LOCKED = 0b11101111
 
@@ -59,12 +58,15 @@ def drop_capabilities(last: int) -> None:
 
 
 def keep_capabilities(kept: int, last: int) -> None:
-    """Drop every capability that is not in the bit set ``kept`` from every set of this thread."""
+    """Drop every capability that is not in the bit set ``kept`` from every set of this thread.
+
+    Nothing stays inheritable, and so nothing ambient (capabilities(7)).
+    Without CAP_SETPCAP the bounding set stays as it is, and ``no_new_privileges`` has to stand in for it.
+    """
     drop, bounding = prctl_function(), int(Prctl.CAPBSET_DROP)
     for capability in range(last + 1):
         if not kept >> capability & 1:
             drop(bounding, capability, 0, 0, 0)
-    prctl(Prctl.CAP_AMBIENT, _CLEAR_ALL_AMBIENT)
     header = CapHeader(_VERSION_3, 0)
     words = (kept & 0xFFFFFFFF, kept & 0xFFFFFFFF, 0, kept >> 32, kept >> 32, 0)
     syscall("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)(*words)))

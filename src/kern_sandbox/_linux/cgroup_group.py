@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,6 @@ class Group:
     def __init__(self, directories: Sequence[str] = ()) -> None:
         self.directories = tuple(directories)
         self._killed = False
-        self._since = Evidence(0, 0, None, None, 0)
         self._refused_when_killed: int | None = None
 
     def join_fds(self) -> list[int]:
@@ -55,22 +55,13 @@ class Group:
             raise cgroup_tree.unavailable("opening a box's cgroup", error) from None
 
     def evidence(self) -> Evidence:
-        """Returns what was counted since the group was made or last reset; maxima are since it was made.
+        """Returns what was counted since the group was made.
 
         Raises:
             CgroupUnavailable: a counter of a limit in force cannot be read.
         """
         now = self._counted()
-        refused = now.pids_refused if self._refused_when_killed is None else self._refused_when_killed
-        return now._replace(
-            oom_kills=now.oom_kills - self._since.oom_kills,
-            pids_refused=refused - self._since.pids_refused,
-            cpu_ms=None if now.cpu_ms is None else now.cpu_ms - (self._since.cpu_ms or 0),
-        )
-
-    def reset(self) -> None:
-        """Lets the counts of ``evidence`` start again from zero; the maxima stay."""
-        self._since = self._counted()
+        return now if self._refused_when_killed is None else now._replace(pids_refused=self._refused_when_killed)
 
     def _counted(self) -> Evidence:
         try:
@@ -101,7 +92,8 @@ class Group:
         if self.empty():
             return
         if self._refused_when_killed is None:
-            self._refused_when_killed = self._counted().pids_refused
+            with contextlib.suppress(CgroupUnavailable):  # who asks for evidence is told; this is for killing
+                self._refused_when_killed = self._counted().pids_refused
         for directory in self.directories:
             cgroup_tree.write_if_possible(f"{directory}/pids.max", "0")
         for directory in self.directories:

@@ -38,10 +38,7 @@ class Limits:
 
 
 class Evidence(NamedTuple):
-    """What Linux counted for one box. ``None``: not counted on this host.
-
-    Counts and ``cpu_ms`` are since the group was made or last reset; the two maxima are since it was made.
-    """
+    """What Linux counted for one box since its group was made. ``None``: not counted on this host."""
 
     oom_kills: int
     pids_refused: int
@@ -130,7 +127,7 @@ def read(path: str) -> str:
         chunks = []
         while chunk := os.read(fd, 65536):
             chunks.append(chunk)
-        return b"".join(chunks).decode()
+        return os.fsdecode(b"".join(chunks))  # a name in it may be any bytes
     finally:
         os.close(fd)
 

@@ -10,7 +10,6 @@ from .abi import CLOSE_RANGE_CLOEXEC, OpenHow, Resolve
 from .libc import syscall
 
 __all__ = [
-    "close_from",
     "has_ended",
     "heads_namespace_below",
     "inherit_only",
@@ -89,11 +88,6 @@ def heads_namespace_below(pidfd: int) -> bool:
         rows = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     numbers = rows.get("NSpid", "").split("\t")
     return rows.get("Pid") == "-1" or (len(numbers) > 2 and numbers[-1] == "1")
-
-
-def close_from(first: int) -> None:
-    """Close every descriptor from ``first`` on (close_range(2), Linux 5.9)."""
-    syscall("close_range", first, _HIGHEST, 0)
 
 
 def inherit_only(first: int) -> None:

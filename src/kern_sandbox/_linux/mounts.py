@@ -55,9 +55,7 @@ def mount_tmpfs(target: str, *, size: int, mode: int = 0o755) -> None:
 
 def mount_devpts(target: str) -> None:
     """A terminal file system of the box's own, with few terminals: their number is the whole host's."""
-    syscall(
-        "mount", b"devpts", os.fsencode(target), b"devpts", _NO_PROGRAMS, b"newinstance,ptmxmode=0666,mode=620,max=64"
-    )
+    syscall("mount", b"devpts", os.fsencode(target), b"devpts", _NO_PROGRAMS, b"ptmxmode=0666,mode=620,max=64")
 
 
 def clone_tree(source: str) -> int:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from .bpf import decode
 from .libc import syscall
 
-__all__ = ["FilterFlag", "Notification", "deny", "hung_up", "install", "receive", "still_valid"]
+__all__ = ["FilterFlag", "Notification", "hung_up", "install", "receive"]
 
 
 class FilterFlag(IntFlag):
@@ -36,12 +36,9 @@ class FilterFlag(IntFlag):
 _SET_MODE_FILTER = 1
 _GET_NOTIF_SIZES = 3
 _NOTIF_RECV = 0xC0502100
-_NOTIF_SEND = 0xC0182101
-_NOTIF_ID_VALID = 0x40082102
 
 _SIZES = struct.Struct("=HHH")
 _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
-_RESPONSE = struct.Struct("=QqiI")
 
 
 class _Program(ctypes.Structure):
@@ -54,10 +51,9 @@ class Notification(NamedTuple):
     """A system call that waits for an answer.
 
     ``pid`` is the calling thread as the receiver's PID namespace counts it, 0 where it is not visible there. The thread
-    may be gone, and its number reused, unless `still_valid` says otherwise after whatever was looked up by it.
+    may be gone, and its number reused: nothing is to be looked up by it.
     """
 
-    id: int
     pid: int
     nr: int
     arch: int
@@ -105,13 +101,13 @@ def receive(listener_fd: int) -> Notification | None:
     # The receiving ioctl has no non-blocking form, so it is made only when a call is known to wait.
     if not any(events & select.POLLIN for _, events in poller.poll(0)):
         return None
-    buffer = bytearray(_sizes()[0])
+    buffer = bytearray(_size())
     try:
         fcntl.ioctl(listener_fd, _NOTIF_RECV, buffer)
     except FileNotFoundError:
         return None
-    identity, pid, _flags, nr, arch, _ip, *args = _NOTIFICATION.unpack_from(buffer)
-    return Notification(identity, pid, nr, arch, tuple(args))
+    _id, pid, _flags, nr, arch, _ip, *args = _NOTIFICATION.unpack_from(buffer)
+    return Notification(pid, nr, arch, tuple(args))
 
 
 def hung_up(listener_fd: int) -> bool:
@@ -121,29 +117,10 @@ def hung_up(listener_fd: int) -> bool:
     return any(events & select.POLLHUP for _, events in poller.poll(0))
 
 
-def deny(listener_fd: int, id: int, errno: int) -> None:  # noqa: A002 - the interface's own words
-    """Make a waiting call fail with ``errno``; nothing happens where its caller is gone."""
-    buffer = bytearray(_sizes()[1])
-    _RESPONSE.pack_into(buffer, 0, id, 0, -errno, 0)
-    try:
-        fcntl.ioctl(listener_fd, _NOTIF_SEND, buffer)
-    except FileNotFoundError:
-        return
-
-
-def still_valid(listener_fd: int, id: int) -> bool:  # noqa: A002 - the interface's own word
-    """Return whether the call is still waiting, and so whether its ``pid`` still means its caller."""
-    try:
-        fcntl.ioctl(listener_fd, _NOTIF_ID_VALID, struct.pack("=Q", id))
-    except FileNotFoundError:
-        return False
-    return True
-
-
 @lru_cache(maxsize=1)
-def _sizes() -> tuple[int, int]:
-    """How large Linux and this file take a notification and a response to be, whichever is larger."""
+def _size() -> int:
+    """How large Linux and this file take a notification to be, whichever is larger."""
     buffer = ctypes.create_string_buffer(_SIZES.size)
     syscall("seccomp", _GET_NOTIF_SIZES, 0, buffer)
-    notification, response, _data = _SIZES.unpack(buffer.raw)
-    return max(notification, _NOTIFICATION.size), max(response, _RESPONSE.size)
+    notification: int = _SIZES.unpack(buffer.raw)[0]
+    return max(notification, _NOTIFICATION.size)

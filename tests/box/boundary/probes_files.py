@@ -37,7 +37,8 @@ for name in ("firmware", "kernel/debug", "kernel/security"):
 """
 _SYSCTL = """
 for name in ("kernel/core_pattern", "kernel/modprobe", "net/ipv4/ip_forward", "fs/binfmt_misc/register",
-             "kernel/randomize_va_space", "vm/drop_caches", "kernel/hotplug"):
+             "kernel/randomize_va_space", "vm/drop_caches", "kernel/hotplug", "kernel/shmmax", "kernel/msgmax",
+             "fs/mqueue/msg_max", "user/max_inotify_instances"):
     if os.access("/proc/sys/" + name, os.W_OK): breach("/proc/sys/" + name)
 if os.access("/sys/kernel/uevent_helper", os.W_OK): breach("uevent_helper")
 """

@@ -86,6 +86,10 @@ if resource.getrlimit(resource.RLIMIT_CORE)[1] != 0: breach("core files")
 files = resource.getrlimit(resource.RLIMIT_NOFILE)
 if not 0 < files[1] <= 4096: breach("open files", files)
 if resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY: breach("file size")
+most = {resource.RLIMIT_MEMLOCK: 64 << 10, resource.RLIMIT_MSGQUEUE: 819200, resource.RLIMIT_SIGPENDING: 1024,
+        resource.RLIMIT_RTPRIO: 0, resource.RLIMIT_NICE: 0}
+for kind, value in most.items():
+    if not 0 <= resource.getrlimit(kind)[1] <= value: breach("limit", kind, resource.getrlimit(kind))
 if int(open("/proc/self/oom_score_adj").read()) < 500: breach("not the first to go when the host runs out of memory")
 """
 _OOM_SCORE = """
@@ -108,6 +112,14 @@ try:
     while len(held) < 600: held.append(os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY))
     breach(len(held), "terminals, of a number that the whole host shares")
 except OSError: pass
+"""
+_WATCHERS = """
+import resource
+try: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+except (OSError, ValueError): pass
+held = 0
+while held < 100 and libc.inotify_init1(0) >= 0: held += 1
+if held > 40: breach(held, "inotify instances, of a number that all of the host user's programs share")
 """
 _IN_FLIGHT = """
 import array, resource
@@ -228,7 +240,7 @@ CLAIMS = [
     Claim("B84", "orphans are reaped", _zombies, ("reaping",), engine_only=True),
     Claim(
         "B42-limits",
-        "no core files, few descriptors, bounded files, first to go in need",
+        "no core files, few descriptors, locked pages, timers and queues, bounded files, first to go in need",
         inside(_RLIMITS),
         ("resource limits",),
     ),
@@ -238,6 +250,13 @@ CLAIMS = [
         "B80-terminals",
         "a box takes few of the host's terminals",
         inside(_TERMINALS),
+        engine_only=True,
+    ),
+    Claim(
+        "B80-inotify",
+        "a box takes few of its host user's inotify instances",
+        inside(_WATCHERS),
+        ("shared counters",),
         engine_only=True,
     ),
     Claim(

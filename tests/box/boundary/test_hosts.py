@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kern_sandbox import Sandbox
 from support import REPO, applies, cgroup_mode, need_boxes
 
 from .targets import Engine
@@ -58,6 +59,34 @@ def test_without_its_own_session_a_box_would_hold_the_terminal() -> None:
     """B10, control."""
     need_boxes()
     assert "a controlling terminal" in on_a_terminal("session")
+
+
+@pytest.mark.parametrize("argv", [["python3", "-c"], []], ids=["run", "run_code"])
+def test_a_program_leads_a_session_and_a_group_of_its_own(argv: list[str]) -> None:
+    need_boxes()
+    code = "import os; print(os.getsid(0) == os.getpgrp() == os.getpid())"
+    with Sandbox() as sandbox:
+        result = sandbox.run([*argv, code]) if argv else sandbox.run_code(code)
+    assert result.stdout == "True\n"
+
+
+def test_the_fork_server_holds_nothing_of_its_users_environment_and_tells_no_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """B04: what a box could look into, if it could look."""
+    need_boxes()
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/lib")
+    code = f"""
+import os, sys
+sys.path[:0] = [{str(REPO / "src")!r}]
+import kern_sandbox
+from kern_sandbox._forkserver.client import existing_server
+kern_sandbox.Sandbox().run(["true"])
+for name in ("environ", "cmdline"):
+    print([word for word in open(f"/proc/{{existing_server().pid}}/{{name}}").read().split(chr(0)) if word])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "['LD_LIBRARY_PATH=/usr/lib']\n['kern-forkserver']\n"
 
 
 def table(prefix: str, *argv: str) -> dict[str, dict[str, dict[str, str]]]:

@@ -155,6 +155,7 @@ WEAKENINGS: dict[str, Weakening] = {
         "from kern_sandbox._forkserver import init, stem\n"
         "init.prepare = lambda plan, part: None\nstem.limit = lambda plan: None\ninit.limit_files = lambda: None",
     ),
+    "shared counters": Weakening(5, "from kern_sandbox._box import build; build._SHARED_COUNTERS = ()"),
     "capabilities": Weakening(7, "from kern_sandbox._linux import caps; caps.drop_capabilities = lambda last: None"),
     "bounding set": Weakening(
         7,
