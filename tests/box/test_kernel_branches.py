@@ -203,3 +203,18 @@ def test_a_box_of_any_shape_holds_a_kernel(make, shape):
         kernel.run_code("import os; os._exit(1)")
         kernel.rollback(checkpoint)
         assert text(kernel, "x") == "[1]"
+
+
+FORGED = """
+import gc
+session = next(each for each in gc.get_objects() if type(each).__name__ == "Session")
+session.copying.freeze = lambda session, fd: session.line.send(failed={})
+"""
+
+
+@pytest.mark.parametrize("failed", ["10**30", "-5", "'x'", "[1]", "None"])
+def test_an_error_number_that_the_code_has_made_up_is_an_error_that_can_be_shown(kernel, failed):
+    kernel.run_code(FORGED.format(failed))
+    with pytest.raises(kern.StartError, match="forking the session"):
+        kernel.checkpoint()
+    assert text(kernel, "x") == "[1]"

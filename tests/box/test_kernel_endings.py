@@ -76,6 +76,32 @@ time.sleep(1000)
     assert kernel.run_code("print(old.poll(), [each.wait() for each in new])").stdout == "None [-9, -2]\n"
 
 
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        os.execvp("sleep", ["sleep", "600"])
+    os._exit(0)
+os.wait()
+"""
+SLEEPERS = """
+import os
+commands = (open(f"/proc/{n}/cmdline").read() for n in os.listdir("/proc") if n.isdigit())
+sum(command.startswith("sleep") for command in commands)
+"""
+
+
+def test_a_late_cell_leaves_no_process_that_has_made_itself_an_orphan(kernel):
+    checkpoint = kernel.checkpoint()
+    kernel.run_code(f"{DAEMON}\ntime.sleep(0.05)")
+    result = kernel.run_code(f"{DAEMON}\ntime.sleep(600)", timeout_s=1)
+    assert result.fault.detail.endswith("state kept")
+    assert kernel.run_code(SLEEPERS).results[0].text == "1", "only that of the earlier cell"
+    kernel.rollback(checkpoint)
+
+
 def test_a_killed_session_takes_its_processes_along(kernel, sleeper, eventually):
     running = sleeper()
     code = f"import subprocess\nsubprocess.Popen(['sleep', '{running.marker}'], start_new_session=True)"

@@ -13,7 +13,8 @@ from typing import Any, Callable
 import pytest
 
 import kern_sandbox
-from support import need_boxes
+from kern_sandbox.tool import Toolbox
+from support import applies, need_boxes
 
 Make = Callable[..., kern_sandbox.Sandbox]
 PLACE = "/srv/project"
@@ -183,6 +184,56 @@ def test_as_many_as_are_accepted_are_protected(make: Make, tmp_path: Path, event
 def test_what_cannot_be_protected_is_said(tmp_path: Path, given: Any, words: str) -> None:
     with pytest.raises(kern_sandbox.SpecError, match=words):
         kern_sandbox.Sandbox(protect=given, mounts={str(tmp_path): "/ro"})
+
+
+STAGE = "/workspace/.kern-restore-0123456789abcdef"
+FORGED = f"""
+import os
+os.makedirs("{STAGE}/old/.git/hooks")
+os.mkdir("{STAGE}/moving")
+open("{STAGE}/old/.git/hooks/post-commit", "w")
+for way in (os.chmod, lambda path, mode: os.mkdir(path + "b", mode)):
+    try: way("{STAGE}", 0o4700)
+    except PermissionError: print("refused")
+"""
+
+
+def test_a_tree_that_looks_like_one_of_a_broken_restore_replaces_nothing(make: Make, project: Path) -> None:
+    """The control is test_a_kill_in_the_exchange_leaves_the_old_tree_to_the_next_who_opens_it, of the archives."""
+    how = {"workspace": str(project), "protect": ["/workspace/.git/hooks"]}
+    assert make(**how).run_code(FORGED).stdout == "refused\n" * 2
+    make(**how).close()
+    assert [path.name for path in (project / ".git/hooks").iterdir()] == ["pre-commit"]
+
+
+def test_a_placeholder_that_code_has_locked_does_not_keep_a_sandbox_waiting(make: Make, project: Path) -> None:
+    lock = "import fcntl, os, time; os.mkdir('.pi'); os.chmod('.pi', 0o1555); fd = os.open('.pi', os.O_RDONLY)\n"
+    hold = "fcntl.flock(fd, fcntl.LOCK_EX); print(1, flush=True); time.sleep(600)"
+    first = make(workspace=str(project))
+    with first.spawn([first.plan.python, "-c", lock + hold]) as holder:
+        assert holder.stdout.readline() == b"1\n"
+        with pytest.raises(kern_sandbox.SpecError, match="locked"):
+            make(workspace=str(project), protect=["/workspace/.pi"], used=False)
+        holder.kill()
+        holder.wait()
+    assert make(workspace=str(project), protect=["/workspace/.pi"]).run(["true"]).success
+
+
+def test_a_mode_that_keeps_its_owner_out_is_an_error_of_ours(make: Make, project: Path) -> None:
+    applies(os.geteuid() != 0, "root looks everywhere")
+    make(workspace=str(project)).run(["chmod", "000", ".git"])
+    with pytest.raises(kern_sandbox.SpecError, match="Permission denied"):
+        make(workspace=str(project), protect=["/workspace/.git/hooks"], used=False)
+    (project / ".git").chmod(0o755)
+
+
+def test_what_a_model_writes_by_a_tool_is_code_as_well(make: Make) -> None:
+    tools = Toolbox(make(protect=["/workspace/.git/config"]))
+    for path in (".git/config", "/workspace/.git/config", "./.git/config", ".git/config/x"):
+        answer = tools.call("write_file", {"path": path, "content": "x"})
+        assert answer.text.startswith("[sandbox: refused] ")
+        assert "protect=" in answer.text
+    assert not tools.call("write_file", {"path": ".gitignore", "content": "x"}).is_error
 
 
 def test_code_that_could_unmount_is_refused() -> None:

@@ -259,6 +259,25 @@ def test_what_a_box_has_put_under_a_stages_name_is_no_tree_to_bring_back(place: 
     assert sorted(os.listdir(space.path)) == [".kern-restore-file", ".kern-restore-link", "kept"]
 
 
+def test_a_tree_that_has_no_mark_of_ours_is_not_brought_back(place: Path, space: Workspace) -> None:
+    space.write_file("kept", "kept")
+    forged = Path(space.path, ".kern-restore-forged")
+    (forged / "old").mkdir(parents=True)
+    (forged / "old/kept").write_text("evil")
+    Workspace(space.path).close()
+    assert space.read_file("kept") == b"kept"
+    forged.chmod(0o4700)  # the control, as a restore marks its own
+    Workspace(space.path).close()
+    assert (space.read_file("kept"), forged.exists()) == (b"evil", False)
+
+
+def test_a_directory_that_a_box_has_taken_from_a_restore_has_lost_its_mark(place: Path, space: Workspace) -> None:
+    with _exchange.open_root(space.fd) as root, _exchange.stage(root, None):
+        [name] = os.listdir(space.path)
+        os.rename(Path(space.path, name), Path(space.path, "taken"))
+    assert Path(space.path, "taken").stat().st_mode & 0o7777 == 0o700
+
+
 def test_a_restore_under_way_is_not_taken_for_a_broken_one(place: Path, space: Workspace) -> None:
     space.write_file("old", "old")
     with _exchange.open_root(space.fd) as root, _exchange.stage(root, None) as staged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import struct
 import threading
@@ -147,6 +148,25 @@ def test_slow_look_ups_of_one_box_hold_up_nobody_else(keep: Keep) -> None:
     answer.set()
     for client in waiting:
         assert read_all(client).startswith(b"HTTP/1.1 502 ")
+        client.close()
+
+
+def test_a_look_up_that_nobody_waits_for_any_more_still_counts(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one box would soon have every thread that looks names up, each with a name server that does not answer."""
+    monkeypatch.setattr("kern_sandbox._egress.dial._LOOK_UP_S", 0.1)
+    answer, names = threading.Event(), [f"slow{number}.test" for number in range(2 * service.MOST_LOOK_UPS)]
+    proxy = keep(Proxy([*names, "a.test"], {**NAMES, **dict.fromkeys(names, answer)}))
+    waiting = [proxy.connect() for _ in names]
+    for name, client in zip(names, waiting):
+        client.sendall(f"CONNECT {name}:443 HTTP/1.1\r\n\r\n".encode())
+    answered: set[socket.socket] = set()
+    while len(answered) < service.MOST_LOOK_UPS:
+        answered |= set(select.select([client for client in waiting if client not in answered], [], [])[0])
+    assert len(proxy.asked) == service.MOST_LOOK_UPS
+    answer.set()
+    wait_until(lambda: len(proxy.asked) == len(names))
+    for client in waiting:
+        assert client not in answered or b"took too long" in read_all(client)
         client.close()
 
 

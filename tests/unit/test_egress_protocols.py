@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kern_sandbox._egress.hello import Hello, read_hello
+from kern_sandbox._egress.hello import Hello, HelloReader
 from kern_sandbox._egress.http import BadRequest, Request, parse_head, parse_size
 
 GET = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n"
@@ -138,6 +138,16 @@ def in_pieces(hello: bytes, size: int) -> bytes:
     return b"".join(hello[:3] + len(piece).to_bytes(2, "big") + piece for piece in pieces)
 
 
+def read_hello(start: bytes) -> Hello | None:
+    return HelloReader().feed(start)
+
+
+def read_singly(start: bytes) -> Hello | None:
+    """The same, byte by byte, as far as it takes."""
+    reader = HelloReader()
+    return next((hello for at in range(len(start)) if (hello := reader.feed(start[at : at + 1])) is not None), None)
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize(
     ("given", "read"),
@@ -152,6 +162,13 @@ def test_the_server_name_is_that_which_the_client_asks_for(
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_a_hello_in_fragments_is_put_together(size: int) -> None:
     assert read_hello(in_pieces(hello_of("a.example"), size)) == Hello(True, "a.example")
+    assert read_singly(in_pieces(hello_of("a.example"), size)) == Hello(True, "a.example")
+
+
+def test_what_comes_in_single_bytes_is_looked_at_once() -> None:
+    """A box could else keep the proxy of all boxes busy: by whole looks this takes half an hour."""
+    with pytest.raises(ValueError, match="too long"):
+        read_singly(in_pieces(b"\x16\x03\x01\0\0\x01\xff\xff\xff" + bytes(1 << 16), 1))
 
 
 def test_until_all_of_it_is_there_nothing_is_known() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import stat
 import tarfile
 from pathlib import Path
@@ -197,6 +198,45 @@ def test_a_header_cannot_fill_the_memory(tmp_path: Path) -> None:
     long.size = 1 << 33
     with pytest.raises(LayerRefused, match="of name and attributes"):
         unpack(tmp_path, long.tobuf(tarfile.GNU_FORMAT))
+
+
+def _sparse(old: bool) -> bytes:
+    """A layer with a file of 1 TiB that stores nothing, in GNU's first or last format."""
+    if old:
+        header = tarfile.TarInfo("big")
+        header.type = tarfile.GNUTYPE_SPARSE
+        block = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+        block[483:495] = b"%011o " % (1 << 32)
+        block[148:156] = b"%06o\0 " % (256 + sum(block[:148] + block[156:]))
+        return bytes(block) + bytes(1024)
+    said = {"major": "1", "minor": "0", "name": "big", "realsize": str(1 << 40)}
+    records = {f"GNU.sparse.{name}": value for name, value in said.items()}
+    return layer(member("big", (b"1\n%d\n0\n" % (1 << 40)).ljust(512, b"\0"), pax_headers=records))
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_hole_cannot_fill_the_disk(old: bool, tmp_path: Path) -> None:
+    with pytest.raises(LayerRefused, match="sparse"):
+        unpack(tmp_path, _sparse(old))
+    assert names(tmp_path / "root") == []
+
+
+def test_directories_that_no_entry_names_count_as_well(tmp_path: Path) -> None:
+    chains = [member(f"{number}/" + "a/" * 200 + "f", "x") for number in range(4)]
+    with pytest.raises(LayerRefused, match="larger"):
+        unpack(tmp_path, layer(*chains), allowance=Allowance(1 << 20, 700))
+    unpack(tmp_path, layer(*chains), allowance=Allowance(1 << 20, 4 * 202))
+
+
+def test_links_do_not_lead_deeper_than_a_tree_can_be_removed(tmp_path: Path) -> None:
+    deep = "/".join(["a"] * 200)
+    entries = [folder(deep), symlink("l0", deep)]
+    for number in range(8):
+        entries += [folder(f"l{number}/{deep}"), symlink(f"l{number + 1}", f"l{number}/{deep}")]
+    with pytest.raises(LayerRefused, match="512 directories"):
+        unpack(tmp_path, layer(*entries))
+    unpack(tmp_path, layer(*entries[:4]))
+    shutil.rmtree(tmp_path / "root")
 
 
 def test_many_small_files_arrive(tmp_path: Path) -> None:

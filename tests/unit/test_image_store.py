@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import tarfile
 import threading
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import kern_sandbox
 from images import build, docker_archive, folder, layer, member, oci_archive
 from kern_sandbox import DigestMismatch, ImageError, LayerRefused
 from kern_sandbox._image.images import Image, Making, load, obtain
+from kern_sandbox._image.layers import Allowance
 from kern_sandbox._image.reference import parse
 from kern_sandbox._image.store import Store
 from kern_sandbox.doctor import HostReport, LayerReport, _stored
@@ -57,6 +59,25 @@ def test_what_docker_save_writes_is_read(tmp_path: Path, store: Store) -> None:
         assert os.listdir(Path(take(named, store).root, "bin")) == ["b"]
     with pytest.raises(ImageError, match="no such image"):
         take(f"{reference}:team/app:v2", store)
+
+
+def test_a_header_of_an_archive_cannot_fill_the_memory(tmp_path: Path, store: Store) -> None:
+    long = tarfile.TarInfo("x")
+    long.type, long.size = tarfile.XHDTYPE, 1 << 33
+    (tmp_path / "a.tar").write_bytes(long.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20))
+    with pytest.raises(LayerRefused, match="of name and attributes"):
+        take(f"oci-archive:{tmp_path}/a.tar", store)
+
+
+def test_layers_cannot_fill_the_disk_before_they_are_unpacked(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = oci_archive(tmp_path / "a.tar", build(layer(member("a", bytes(50_000))), layer(member("b"))))
+    take(reference, store)
+    monkeypatch.setattr("kern_sandbox._image.images.Allowance", lambda: Allowance(size=100))
+    with pytest.raises(LayerRefused, match="larger than any"):
+        take(reference, Store(str(tmp_path / "other")))
+    assert left(Store(str(tmp_path / "other"))) == []
 
 
 def test_one_image_of_an_archive_is_chosen_by_its_tag(tmp_path: Path, store: Store) -> None:
@@ -139,6 +160,7 @@ _KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from kern_sandbox._image.images import Making, obtain
+from kern_sandbox._image.layers import Allowance
 from kern_sandbox._image.reference import parse
 from kern_sandbox._image.store import Store
 die = lambda root: os.kill(os.getpid(), signal.SIGKILL)
@@ -205,6 +227,7 @@ store = sys.argv[3]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", store], check=True)
 from kern_sandbox import ImageError
 from kern_sandbox._image.images import obtain
+from kern_sandbox._image.layers import Allowance
 from kern_sandbox._image.reference import parse
 from kern_sandbox._image.store import Store
 try:

@@ -100,9 +100,12 @@ def test_pips_files_and_variables_are_taken_by_an_allow_list(home: Path) -> None
     assert not any(word in conf for word in ("client-cert", "target", "prefix", "no-index"))
 
 
-@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "https_proxy", "NPM_CONFIG_REGISTRY"])
-def test_what_holds_credentials_stays_outside_and_is_told(name: str, home: Path) -> None:
-    found = known(**{name: "https://user:word@index.example/simple"})
+@pytest.mark.parametrize("scheme", ["https://", ""])
+@pytest.mark.parametrize(
+    "name", ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_PROXY", "https_proxy", "NPM_CONFIG_REGISTRY"]
+)
+def test_what_holds_credentials_stays_outside_and_is_told(name: str, scheme: str, home: Path) -> None:
+    found = known(**{name: f"{scheme}user:word@index.example/simple"})
     assert "word@" not in str((found.env, found.steps))
     assert "env=" in found.left_out[0]
     without = known(**{name: "https://index.example/simple"})

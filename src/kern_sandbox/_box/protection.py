@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MARK, _MARKED_BITS = stat.S_ISVTX, stat.S_ISVTX | 0o222
 _TRIES = 20
+_PAUSE_S = 0.02
+"""Between two tries at a lock: another Sandbox holds it for a moment, code in a box for as long as it likes."""
 
 
 class Placeholder(NamedTuple):
@@ -57,7 +60,7 @@ class Protection:
         placeholders: what stands on the host for it.
 
     Raises:
-        SpecError: a path that is not below a writable mount.
+        SpecError: a path that is not below a writable mount, or that cannot be looked at or held.
         MountRefused: a symbolic link, a device, a FIFO or a socket is in the way.
     """
 
@@ -68,7 +71,11 @@ class Protection:
         try:
             for path, text in wanted.items():
                 bind = _holding(path, binds)
-                end = self._walk(bind, path[len(bind.target) :].strip("/").split("/"), text)
+                try:
+                    end = self._walk(bind, path[len(bind.target) :].strip("/").split("/"), text)
+                except OSError as error:
+                    words = f"protecting {path!r} in {bind.source!r}"
+                    raise SpecError(words, errno=error.errno, hint="A box may have changed its mode") from error
                 frozen.append(f"{bind.target}/{'/'.join(end)}")
                 pinned += [f"{bind.target}/{'/'.join(end[:depth])}" for depth in range(1, len(end))]
         except BaseException:  # whatever it was, nothing of ours may stay behind
@@ -120,10 +127,11 @@ class Protection:
                 raise MountRefused(words, path=wanted.path, hint="Replace it with what it stands for, or leave it out")
             if not _is_placeholder(about) or self._hold(place, wanted, about):
                 return about
-        raise SpecError(f"protecting {wanted.path!r}: it comes and goes", errno=errno.EAGAIN)
+        words = f"protecting {wanted.path!r}: it comes and goes, or a program in a box has it locked"
+        raise SpecError(words, errno=errno.EAGAIN, hint="End what uses it, or remove it")
 
     def _hold(self, place: int, wanted: _Part, about: os.stat_result) -> bool:
-        """Lock a placeholder; ``False`` if it has gone before it was locked."""
+        """Lock a placeholder; ``False`` if it has gone before it was locked, or is locked by somebody else."""
         if any(_identity(os.fstat(one.fd)) == _identity(about) for one in self.placeholders):
             return True
         try:
@@ -131,9 +139,12 @@ class Protection:
         except FileNotFoundError:
             return False
         self.placeholders.append(Placeholder(wanted.path, fd))
-        fcntl.flock(fd, fcntl.LOCK_SH)
-        if _still(place, wanted.name, fd):
-            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if _still(place, wanted.name, fd):
+                return True
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
         os.close(self.placeholders.pop().fd)
         return False
 

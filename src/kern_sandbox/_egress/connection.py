@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..spec_network import is_address
 from .dial import BUFFER, Dialler, Failed, Stream
-from .hello import DENIED, read_hello
+from .hello import DENIED, HelloReader
 from .http import BadRequest, Request, answer, parse_head, parse_size
 from .ledger import UNDECIDED, Record
 from .policy import Policy, Refused
@@ -181,11 +181,12 @@ async def _start(reader: asyncio.StreamReader, host: str) -> bytes:
     Raises:
         Refused: it does, and not with ``host``.
     """
-    start = await reader.read(_CHUNK)  # a server may speak first, so this may take its time
+    begun = HelloReader()
+    data = await reader.read(_CHUNK)  # a server may speak first, so this may take its time
     deadline = asyncio.get_running_loop().time() + HEAD_S
     while True:
         try:
-            hello = read_hello(start)
+            hello = begun.feed(data)
         except ValueError as error:
             raise Refused(f"the start of TLS cannot be read: {error}") from None
         if hello is not None:
@@ -195,14 +196,13 @@ async def _start(reader: asyncio.StreamReader, host: str) -> bytes:
         except asyncio.TimeoutError:
             raise Refused("the start of TLS did not come in time") from None
         if not data:
-            if start:
+            if begun.data:
                 raise Refused("the start of TLS was cut short")
-            return start
-        start += data
+            return b""
     if hello.tls and hello.name != host and (hello.name or not is_address(host)):
         name = f"asks for the server name {hello.name}" if hello.name else "gives no server name"
         raise Refused(f"TLS {name}")
-    return start
+    return begun.data
 
 
 async def _relay(

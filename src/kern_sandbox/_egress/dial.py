@@ -69,14 +69,13 @@ class Dialler:
             host: in its one form.
             port: allowed with it.
             policy: has a say about each address.
-            turn: held while a look-up runs.
+            turn: held while a look-up runs, which may be longer than anybody waits for it.
 
         Raises:
             Refused: every address that it has is refused.
             Failed: no address, or none that answers.
         """
-        async with turn:
-            addresses = await self._addresses(host)
+        addresses = await self._addresses(host, turn)
         allowed, refusal = _sieve(addresses, port, policy)
         if refusal is not None and not allowed:
             raise refusal
@@ -90,14 +89,17 @@ class Dialler:
                 words = error.strerror or "no connection"
         raise Failed(words)
 
-    async def _addresses(self, host: str) -> Sequence[str]:
+    async def _addresses(self, host: str, turn: asyncio.Semaphore) -> Sequence[str]:
         if is_loopback_name(host):
             return ["127.0.0.1", "::1"]
         if is_address(host):
             return [host]
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._look_up, host)
+        loop = asyncio.get_running_loop()
+        await turn.acquire()
+        work = self._threads.submit(self._look_up, host)
+        work.add_done_callback(lambda _: loop.call_soon_threadsafe(turn.release))
         try:
-            return await asyncio.wait_for(work, _LOOK_UP_S)
+            return await asyncio.wait_for(asyncio.wrap_future(work), _LOOK_UP_S)
         except asyncio.TimeoutError:
             raise Failed("looking the host's address up took too long") from None
         except (OSError, UnicodeError):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..spec_network import normal_host
 
-__all__ = ["DENIED", "Hello", "read_hello"]
+__all__ = ["DENIED", "Hello", "HelloReader"]
 
 DENIED = bytes((21, 3, 3, 0, 2, 2, 49))
 """A TLS record with the fatal alert ``access_denied``."""
@@ -26,31 +26,63 @@ class Hello(NamedTuple):
     name: str
 
 
-def read_hello(data: bytes) -> Hello | None:
-    """What ``data``, the start of a connection, says; ``None`` while more is needed.
+class HelloReader:
+    """Reads the start of a connection, and looks at each byte once: a box decides how small the pieces are.
 
-    Raises:
-        ValueError: it starts like TLS, and is malformed or longer than any client's hello.
+    Attributes:
+        data: all that has come.
     """
-    if len(data) < 2 and (not data or data[0] in _RECORDS):
-        return None
-    if data[0] not in _RECORDS or data[1] != 3:
-        return _old_hello(data)
-    message = bytearray()
-    at = 0
-    while at + 5 <= len(data):
+
+    def __init__(self) -> None:
+        self.data = b""
+        self._message = bytearray()
+        self._record = 0
+        self._taken = 0
+
+    def feed(self, more: bytes) -> Hello | None:
+        """What the start says, with ``more`` of it; ``None`` as long as that is not enough.
+
+        Raises:
+            ValueError: it starts like TLS, and is malformed or longer than any client's hello.
+        """
+        self.data += more
+        data = self.data
+        if len(data) < 2 and (not data or data[0] in _RECORDS):
+            return None
+        if data[0] not in _RECORDS or data[1] != 3:
+            return _old_hello(data)
+        hello = None
+        while self._record + 5 <= len(data):
+            whole = self._take_record()
+            hello = self._whole()
+            if hello is not None or not whole:
+                break
+        if hello is None and len(data) > _MOST:
+            raise ValueError("the hello is too long")
+        return hello
+
+    def _take_record(self) -> bool:
+        """Move what has come of a record into the message; whether that is all of it."""
+        data, at = self.data, self._record
         size = int.from_bytes(data[at + 3 : at + 5], "big")
         if data[at] != _HANDSHAKE or data[at + 1] != 3 or not 0 < size <= 1 << 14:
             raise ValueError("TLS does not start with a client's hello")
-        message += data[at + 5 : at + 5 + size]
-        at += 5 + size
-        if len(message) >= 4 and message[0] != _CLIENT_HELLO:
+        fresh = data[at + 5 + self._taken : at + 5 + size]
+        self._message += fresh
+        self._taken += len(fresh)
+        if self._taken < size:
+            return False
+        self._record, self._taken = at + 5 + size, 0
+        return True
+
+    def _whole(self) -> Hello | None:
+        message = self._message
+        if len(message) < 4:
+            return None
+        if message[0] != _CLIENT_HELLO:
             raise ValueError("TLS does not start with a client's hello")
-        if len(message) >= 4 and len(message) >= 4 + int.from_bytes(message[1:4], "big"):
-            return Hello(True, _server_name(_Bytes(bytes(message[4 : 4 + int.from_bytes(message[1:4], "big")]))))
-    if len(data) > _MOST:
-        raise ValueError("the hello is too long")
-    return None
+        end = 4 + int.from_bytes(message[1:4], "big")
+        return None if len(message) < end else Hello(True, _server_name(_Bytes(bytes(message[4:end]))))
 
 
 def _old_hello(data: bytes) -> Hello | None:

@@ -33,6 +33,7 @@ _START_S = 60.0
 _END_S = 15.0
 _MUTE_S = 2.0
 _MOST_STATUS = 0xFFFF
+_ERRNOS = 4096  # Linux has no larger one, and no text for what the code makes up
 
 
 class CellEnd(NamedTuple):
@@ -335,8 +336,9 @@ def refused(body: dict[str, Any]) -> None:
     Raises:
         StartError: the errno is the fork's own.
     """
-    if body.get("failed") != 0:
-        code = body["failed"] if isinstance(body["failed"], int) else None
+    failed = body.get("failed")
+    if failed != 0:
+        code = failed if type(failed) is int and 0 < failed < _ERRNOS else None
         hint = "A checkpoint or a further kernel is another process of the same box: raise pids or memory_mb"
         raise StartError("checkpoint", "forking the session in its box", errno=code, hint=hint)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from .._linux.abi import AtFlag
+from .._linux.libc import syscall
+
 __all__ = ["Loan", "give_back", "lend"]
 
 _MAX_DEPTH = 900
@@ -54,8 +57,13 @@ def _change(top: int, old: int, new: tuple[int, int]) -> None:
 
 
 def _change_one(name: str, dir_fd: int, old: int, new: tuple[int, int]) -> None:
+    """Changes what was looked at, for a box may put somebody else's file under the name meanwhile."""
     try:
-        if os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_uid == old:
-            os.chown(name, *new, dir_fd=dir_fd, follow_symlinks=False)
+        file = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
     except FileNotFoundError:
         return  # a box is at work in the tree, and its files come and go
+    try:
+        if os.fstat(file).st_uid == old:
+            syscall("fchownat", file, b"", *new, int(AtFlag.EMPTY_PATH))
+    finally:
+        os.close(file)

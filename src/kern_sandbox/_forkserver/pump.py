@@ -7,6 +7,7 @@ counts as the end of a call is the verdict, never anything that the code wrote o
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import queue
 import select
@@ -96,7 +97,7 @@ class Collector:
         self.limit = limit
         self.relay = relay
         self.truncated = False
-        self._chunks: list[bytes] = []
+        self._content = io.BytesIO()  # a list of what was read would cost a box's single bytes many times their size
         self._kept = 0
 
     def feed(self, data: bytes) -> None:
@@ -106,14 +107,14 @@ class Collector:
             self.truncated = True
             data = data[:room]
         if data:
-            self._chunks.append(data)
+            self._content.write(data)
             self._kept += len(data)
             if self.relay is not None:
                 self.relay.feed(data)
 
     def content(self) -> bytes:
         """Everything kept, in order."""
-        return b"".join(self._chunks)
+        return self._content.getvalue()
 
 
 class _Input:

@@ -131,7 +131,8 @@ class Keeper:
         elif "sweep" in word[0]:
             tick = 1 / os.sysconf("SC_CLK_TCK")  # Linux rounds down when a process has started
             since = word[0]["sweep"] - tick
-            clean = self.kill(lambda table: [each for each in owned(table, pid) if each.started >= since])
+            self.catch_up()
+            clean = self.kill(lambda table: [each for each in self.made_by(table, pid) if each.started >= since])
             tell(leash, swept=clean)
 
     def reap(self) -> None:
@@ -167,11 +168,21 @@ class Keeper:
 
     def left_by(self, table: "List[Process]", pid: int) -> "List[Process]":
         """Processes of the ended branch: of its session, or, where no other branch can be their owner, of nobody."""
-        own = os.getpid()
-        known = {own, 1, *self.copies, *self.leashes}
         if self.leashes:
-            return [process for process in table if process.session == pid and process.pid not in known]
-        return [each for each in table if each.pid not in known and each.session not in self.copies]
+            return [process for process in table if process.session == pid and process.pid not in self.known()]
+        return self.strays(table)
+
+    def made_by(self, table: "List[Process]", pid: int) -> "List[Process]":
+        """Processes of the living branch; where it is the only one, also what has left its session and its parent."""
+        return owned(table, pid) if len(self.leashes) > 1 else self.strays(table)
+
+    def strays(self, table: "List[Process]") -> "List[Process]":
+        """All processes but those that the host knows, and what belongs to a copy."""
+        return [each for each in table if each.pid not in self.known() and each.session not in self.copies]
+
+    def known(self) -> "Set[int]":
+        """The processes that the host knows."""
+        return {os.getpid(), 1, *self.copies, *self.leashes}
 
     def kill(self, chosen: "Callable[[List[Process]], List[Process]]") -> bool:
         """Kill until nothing is left of ``chosen``; ``False`` if it grows faster than it dies."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ..errors import DigestMismatch, ImageError
+from .layers import Header
 from .manifest import Descriptor, Manifest, choose, digest_of, read_config, read_manifest
 from .reference import Reference
 
@@ -60,7 +61,7 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
         self._names: dict[str, str] = {}
         try:
             self._tar = tarfile.open(  # noqa: SIM115 - this object closes it
-                reference.path, "r:*", encoding="utf-8", errors="surrogateescape"
+                reference.path, "r:*", tarinfo=Header, encoding="utf-8", errors="surrogateescape"
             )
             for member in self._tar:
                 self._members[posixpath.normpath(member.name)] = member

@@ -204,7 +204,8 @@ class _Maker:
     def _make(self, source: _Source, stage: str) -> None:
         config = read_config(source.config, self._reference.name)
         try:
-            paths = [self._fetch(source, layer, stage) for layer in source.manifest.layers]
+            packed = Allowance()
+            paths = [self._fetch(source, layer, stage, packed) for layer in source.manifest.layers]
             size = self._unpack(source.manifest, config, paths, os.path.join(stage, "new", "root"))
             missing = ""
             if self._finish is not None:
@@ -215,12 +216,17 @@ class _Maker:
             self._store.discard(stage)  # there is nothing in it that a second attempt could use
             raise
 
-    def _fetch(self, source: _Source, layer: Descriptor, stage: str) -> str:
+    def _fetch(self, source: _Source, layer: Descriptor, stage: str, packed: Allowance) -> str:
         """The layer's file: what an earlier attempt has fetched whole is not fetched again."""
+
+        def watch(count: int) -> None:
+            packed.take(count)  # an archive that is compressed itself grows on the way to its layers
+            self._progress.step(count)
+
         path = os.path.join(stage, layer.digest.partition(":")[2])
         if not os.path.exists(path):
             self._progress.begin(f"{layer.digest[7:19]} fetching", layer.size)
-            source.fetch(layer, path, self._progress.step)
+            source.fetch(layer, path, watch)
         return path
 
     def _unpack(self, manifest: Manifest, config: Config, paths: list[str], root: str) -> int:

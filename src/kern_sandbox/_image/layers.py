@@ -17,12 +17,13 @@ from ..errors import DigestMismatch, ImageError, LayerRefused
 if TYPE_CHECKING:
     from .tree import Parts, Tree
 
-__all__ = ["Allowance", "apply_layer"]
+__all__ = ["Allowance", "Header", "apply_layer"]
 
 _HEADER_LIMIT = 1 << 20
 _MAX_DEPTH = 256
 _EXTRA = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _DISTRUST = "No honest tool writes that: do not use this image, or build it anew"
+_SPARSE = "an entry is a sparse file, which layers do not have"
 _SPECIAL = (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
 
@@ -148,28 +149,41 @@ class _Translated(io.RawIOBase):
             raise EOFError(str(error)) from error
 
 
-class _Header(tarfile.TarInfo):
-    """A header whose extensions are read into memory only if they are small."""
+class Header(tarfile.TarInfo):
+    """A header of an archive that anybody may have made.
+
+    Its extensions are read into memory only if they are small. A sparse file, which the OCI specification advises
+    against, is refused before its map is read: both map and holes come to any size at next to no bytes.
+    """
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
+        """See ``tarfile.TarInfo``."""
         header = super().frombuf(buf, encoding, errors)
         if header.type in _EXTRA and header.size > _HEADER_LIMIT:
             raise LayerRefused(f"an entry has {header.size} bytes of name and attributes")
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            raise LayerRefused(_SPARSE)
         return header
+
+    def _proc_gnusparse_00(self, *_: object) -> None:
+        raise LayerRefused(_SPARSE)
+
+    _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse_00
 
 
 def _apply(content: _Content, tree: Tree, allowance: Allowance) -> None:
     with tarfile.open(
-        fileobj=cast("IO[bytes]", content), mode="r|", bufsize=1 << 18, tarinfo=_Header, encoding="utf-8",
+        fileobj=cast("IO[bytes]", content), mode="r|", bufsize=1 << 18, tarinfo=Header, encoding="utf-8",
         errors="surrogateescape",
     ) as archive:  # fmt: skip
         for entry in archive:
-            allowance.take(0, 1)
+            known = tree.size
             try:
                 _place(archive, entry, tree)
             except LayerRefused as error:
                 raise LayerRefused(f"its entry {entry.name!r:.200} is refused: {error.attempted}") from error.__cause__
+            allowance.take(0, max(1, tree.size - known))  # with the directories above it, where those are new
             archive.members.clear()  # type: ignore[attr-defined] # else it keeps every header of a large layer
 
 
@@ -182,6 +196,8 @@ def _place(archive: tarfile.TarFile, entry: tarfile.TarInfo, tree: Tree) -> None
         raise LayerRefused("it would take the place of the root")
     if tree.whiteout(parts):
         return
+    if entry.issparse():
+        raise LayerRefused(_SPARSE)
     if entry.isreg():
         source = archive.extractfile(entry)
         assert source is not None

@@ -36,6 +36,8 @@ _LATEST = 1 << 33
 _WHITEOUT = b".wh."
 _OPAQUE = b".wh..wh..opq"
 _OWN_MARKS = b".wh..wh."
+_MAX_DEPTH = 512
+"""Of directories, links followed: what removes a tree goes no deeper than Python's own stack and descriptors last."""
 
 Parts = tuple[bytes, ...]
 
@@ -46,6 +48,7 @@ class Tree:
     def __init__(self, root: str) -> None:
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         os.fchmod(self._root, _OPEN_TO_ALL)
+        self._depth = _place(self._root).count("/")
         self._own: set[Parts] = set()
         self._open: tuple[Parts, int] | None = None
 
@@ -53,6 +56,11 @@ class Tree:
         """Let the descriptors go."""
         self._forget()
         os.close(self._root)
+
+    @property
+    def size(self) -> int:
+        """Names that this layer has made so far, all of which are kept in memory."""
+        return len(self._own)
 
     def begin_layer(self) -> None:
         """What whiteouts hide is what was there before now."""
@@ -188,6 +196,8 @@ class Tree:
         except OSError as error:
             raise _through(error) from error
         self._open = (above, fd)
+        if _place(fd).count("/") > self._depth + _MAX_DEPTH:
+            raise LayerRefused(f"it lies below more than {_MAX_DEPTH} directories, through symbolic links")
         return fd
 
     def _make_parents(self, parts: Parts) -> int:
@@ -209,6 +219,14 @@ class Tree:
         if self._open is not None:
             os.close(self._open[1])
             self._open = None
+
+
+def _place(folder: int) -> str:
+    """The path of an open directory."""
+    try:
+        return os.readlink(f"/proc/self/fd/{folder}")
+    except OSError as error:
+        raise _through(error) from error
 
 
 def _kind(folder: int, name: bytes) -> int:

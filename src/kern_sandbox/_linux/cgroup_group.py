@@ -193,7 +193,7 @@ class TreeHost(CgroupHost):
         self._roots = tuple(roots)
         self._made = 0
 
-    def _group(self, name: str, limits: Limits) -> Group:
+    def _group(self, name: str) -> Group:
         raise NotImplementedError
 
     def _settings(self, group: Group, limits: Limits) -> list[Setting]:
@@ -202,7 +202,7 @@ class TreeHost(CgroupHost):
     def make(self, limits: Limits) -> Group:
         """Makes the group of one box; see ``CgroupHost.make``."""
         self._made += 1
-        group = self._group(f"box-{self._made}", limits)
+        group = self._group(f"box-{self._made}")
         try:
             for directory in group.directories:
                 os.mkdir(directory)
@@ -217,7 +217,7 @@ class TreeHost(CgroupHost):
 
         The child is forked: joining needs rights that only an attempt shows (cgroup_attach_permissions in Linux).
         """
-        group = self._group("trial", _TRIAL)
+        group = self._group("trial")
         try:
             for directory in group.directories:
                 os.mkdir(directory)

@@ -63,10 +63,8 @@ class V1Host(TreeHost):
         super().__init__("v1", limiting, reasons, tuple(dict.fromkeys(by_controller.values())))
         self._by_controller = by_controller
 
-    def _group(self, name: str, limits: Limits) -> Group:
-        unneeded = {"cpu"} if limits.cpus is None else set()
-        used = {each: f"{root}/{name}" for each, root in self._by_controller.items() if each not in unneeded}
-        return V1Group(used, self.enforces)
+    def _group(self, name: str) -> Group:
+        return V1Group({each: f"{root}/{name}" for each, root in self._by_controller.items()}, self.enforces)
 
     def _settings(self, group: Group, limits: Limits) -> list[Setting]:
         assert isinstance(group, V1Group)

@@ -81,8 +81,7 @@ class V2Host(TreeHost):
         self.root = root
         self._leaf = leaf
 
-    def _group(self, name: str, limits: Limits) -> Group:
-        del limits
+    def _group(self, name: str) -> Group:
         return V2Group(f"{self.root}/{name}", self.enforces)
 
     def _settings(self, group: Group, limits: Limits) -> list[Setting]:

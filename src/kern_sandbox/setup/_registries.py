@@ -35,6 +35,7 @@ _VARIABLES = (
     "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL",
 )  # fmt: skip
 _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
+_WITH_USER = re.compile(r"(?:\A|//)[^/]*@")  # a proxy may be written without a scheme
 _MAX_FILE = 1 << 20
 _ANYWHERE = "/mnt/index"
 _PRIVATE_KEY = "PRIVATE KEY-----"
@@ -120,7 +121,7 @@ class _Gathering:
         return kept
 
     def _is_public(self, what: str, value: str) -> bool:
-        secret = any("@" in word.partition("://")[2].partition("/")[0] for word in value.split())
+        secret = any(map(_WITH_USER.search, value.split()))
         if secret:
             self.left_out.append(f"{what} holds credentials and was left out; give it in env= if the setup may know it")
         return not secret

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from ..checks import whole
+from ..checks import short, whole
 from ..errors import MountRefused, SandboxError, SpecError, WorkspaceError
 from ..kernel import start_kernel
 from ..render import ImagePart, TextPart, blocks, neutralise, render
 from ..results import ExecutionResult, Result
 from ..session import How, Session
+from ..workspace import vetted
 from ._definitions import Definition, file_definitions, reset_definition, run_definition
 from ._fence import without_fence
 from ._interpreter import Cancel, Interpreter
@@ -233,6 +235,7 @@ class Toolbox:
     # The files
 
     def _write(self, path: str, content: str) -> Answer:
+        _require_unprotected(path, self._session.spec.protect)
         self._session.workspace.write_file(path, content)
         shown, size = neutralise(path), len(content.encode("utf-8", "replace"))
         return _only_text(f"Wrote {shown}, {size} bytes.", data={"path": shown, "size": size})
@@ -258,6 +261,15 @@ class Toolbox:
         shown = names[:_FILES_SHOWN]
         more = [f"[… {len(names) - len(shown)} more …]"] if len(names) > len(shown) else []
         return _only_text("\n".join([*shown, *more]) or "(no files)", data={"files": shown, "total": len(names)})
+
+
+def _require_unprotected(path: str, protected: Iterable[str]) -> None:
+    """What a model writes through a tool is code's doing too: raises for what ``protect`` keeps from code."""
+    place = b"/".join([b"/workspace", *vetted(path)]).decode("utf-8", "surrogateescape")
+    for kept in protected:
+        if place == kept or place.startswith(f"{kept}/"):
+            words = f"writing {short(path)} in the workspace: protect= keeps {kept} as it is"
+            raise WorkspaceError(words, errno=errno.EROFS, path=path)
 
 
 def _only_text(

@@ -5,6 +5,9 @@ new tree is built in a directory in it (the same file system, whatever that is);
 the new ones out. Where that breaks off, the old names go back: at once, or, if the process was killed, when the
 workspace is next opened. A lock that ends with the process tells the two apart.
 
+A box may make a directory of such a name, in the hope that its content is taken for the old tree and put in the place
+of what it cannot write. So a stage has the set-uid bit, which does nothing to a directory, and which no box can set.
+
     .kern-restore-…/new       the new tree, until it is whole
                    /old       the old names
                    /moving    is there while new names may be among those of the workspace
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["exchange", "finish_broken", "open_root", "stage"]
 
+_MARKED, _PLAIN = stat.S_ISUID | 0o700, 0o700
+
 
 @contextmanager
 def stage(root: int, owner: Owner | None) -> Iterator[int]:
@@ -47,14 +52,22 @@ def stage(root: int, owner: Owner | None) -> Iterator[int]:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if owner is not None:
             os.fchown(fd, *owner)
+        os.fchmod(fd, _MARKED)
         for part in ("new", "old"):
             os.mkdir(part, 0o755, dir_fd=fd)
         yield fd
     finally:
         if fd < 0 or not _holds_old(fd):
             _remove(root, name, fd)
+            _unmark(fd)
         if fd >= 0:
             os.close(fd)
+
+
+def _unmark(staged: int) -> None:
+    """Wherever a box may have moved it: it must not be taken for a stage again."""
+    if staged >= 0:
+        os.fchmod(staged, _PLAIN)
 
 
 def _holds_old(staged: int) -> bool:
@@ -123,8 +136,12 @@ def _finish_one(root: int, name: str) -> None:
         return  # a box's own file under such a name, or gone
     try:
         fcntl.flock(staged, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _take_back(root, staged)
+        if os.fstat(staged).st_mode & stat.S_ISUID:
+            _take_back(root, staged)
+        elif _holds_old(staged):
+            return  # not known to be ours
         _remove(root, name, staged)
+        _unmark(staged)
     except BlockingIOError:
         return  # another process is at it
     finally:

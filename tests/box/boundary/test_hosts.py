@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,15 +118,36 @@ def test_supplementary_groups_of_root_stay_outside() -> None:
 
 def quota(*removed: str) -> str:
     """The processor quota of the cgroup in which the host finds the box's program."""
+    groups = groups_of_a_box(*removed, cpus=0.5)
+    return _quota(groups) if groups else "no process"
+
+
+def groups_of_a_box(*removed: str, **options: Any) -> dict[str, str]:
+    """The cgroups in which the host finds a box's program, by controllers."""
     word = f"canary{os.getpid()}"
     with (
-        Engine(*removed).room(cpus=0.5) as room,
+        Engine(*removed).room(**options) as room,
         room.start(f"print(1, flush=True); import time; time.sleep(60) # {word}"),
     ):
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and word.encode() in _command(entry):
-                return _quota(dict(line.split(":", 2)[1:] for line in (entry / "cgroup").read_text().splitlines()))
-    return "no process"
+                return _groups(entry)
+    return {}
+
+
+def _groups(entry: Path) -> dict[str, str]:
+    return dict(line.split(":", 2)[1:] for line in (entry / "cgroup").read_text().splitlines())
+
+
+def test_a_box_weighs_as_much_as_one_program_however_many_it_starts() -> None:
+    """B80: without a limit too, it is a group of its own for the scheduler; else 250 loops leave 250th parts."""
+    need_boxes()
+    applies(os.geteuid() == 0 and cgroup_mode() != "none", "no cgroups that this user may divide")
+    own, box = _groups(Path("/proc/self")), groups_of_a_box()
+    [name] = [names for names in own if "cpu" in names.split(",")] or [""]
+    assert box
+    assert box[name] != own[name]
+    assert box[name] != groups_of_a_box()[name]
 
 
 def _command(entry: Path) -> bytes:
