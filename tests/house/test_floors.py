@@ -50,7 +50,7 @@ SEES: dict[str, frozenset[str]] = {
     # 1: verbs without policy
     "_linux": WORDS,
     # 2: what a box, an image and a workspace are
-    "_image": WORDS | {"_linux", "_shelf"},
+    "_image": WORDS | {"_linux", "workspace"},
     "_egress": WORDS | {"_linux"},
     "_profiles": WORDS,
     "_box": WORDS | {"_linux"},

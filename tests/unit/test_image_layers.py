@@ -147,6 +147,7 @@ def test_a_relative_link_of_the_image_may_be_a_parent(tmp_path: Path) -> None:
         [member("../x")], [member("a/../../x")], [member("/x")], [member("..")], [member(".")],
         [symlink("a", "/tmp"), member("a/x")], [symlink("a", ".."), member("a/x")],
         [symlink("a", "b"), symlink("b", "a"), member("a/x")], [symlink("a", "nowhere"), member("a/x")],
+        [symlink("a", "nowhere"), member("a/b/x")],
         [member("f", "x"), member("f/x")], [hard_link("a", "/etc/passwd")], [hard_link("a", "../x")],
         [hard_link("a", "later"), member("later", "x")], [hard_link("a", ".")], [folder("d"), hard_link("a", "d")],
         [symlink("a", ".."), hard_link("b", "a/x")], [member(".wh.")], [member(".wh...")], [member(".wh..")],
@@ -189,6 +190,44 @@ def test_a_small_layer_cannot_become_a_large_root(tmp_path: Path) -> None:
         unpack(tmp_path, bomb, allowance=Allowance(size=1 << 19))
     with pytest.raises(LayerRefused, match="larger than any"):
         unpack(tmp_path, layer(*(member(str(number)) for number in range(9))), allowance=Allowance(entries=5))
+
+
+def test_the_holes_of_a_sparse_file_count(tmp_path: Path) -> None:
+    small, large = (sparse("s", size) for size in (1 << 16, 1 << 40))
+    assert (unpack(tmp_path, layer(small)) / "s").stat().st_size == 1 << 16
+    with pytest.raises(LayerRefused, match="larger than any"):
+        unpack(tmp_path, layer(large))
+
+
+def sparse(name: str, size: int) -> Member:
+    """A file whose archive holds ten bytes of it."""
+    records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": name}
+    text = b"1\n0\n10\n".ljust(512, b"\0") + b"x" * 10
+    return member(name, text, pax_headers={**records, "GNU.sparse.realsize": str(size)})
+
+
+@pytest.mark.parametrize(
+    "records",
+    [{"GNU.sparse.map": "0,x"}, {"GNU.sparse.size": "1L"}, {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}],
+    ids=["map", "size", "no map"],
+)
+def test_numbers_that_are_none_make_no_layer(records: dict[str, str], tmp_path: Path) -> None:
+    content = layer(member("a", "x" * 600, pax_headers={"comment": "x"}), member("b", "y", pax_headers=records))
+    with pytest.raises(LayerRefused, match="damaged"):
+        unpack(tmp_path, content)
+
+
+def test_a_tree_that_is_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
+    """Deeper than Python recurses: each link leads to the bottom of what is there, from where it goes on."""
+    steps = "a/" * 220
+    deep = [folder(steps)]
+    for number in range(4):
+        deep += [
+            symlink(f"l{number}", steps if number == 0 else f"l{number - 1}/{steps}"),
+            folder(f"l{number}/{steps}"),
+        ]
+    root = unpack(tmp_path, layer(*deep), layer(member(".wh.a"), member("after", "x")))
+    assert names(root) == ["after", "l0", "l1", "l2", "l3"]
 
 
 def test_a_header_cannot_fill_the_memory(tmp_path: Path) -> None:

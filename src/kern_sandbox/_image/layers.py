@@ -9,19 +9,17 @@ import io
 import os
 import sys
 import tarfile
-import zlib
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..errors import DigestMismatch, ImageError, LayerRefused
+from .tape import DAMAGE, Header
 
 if TYPE_CHECKING:
     from .tree import Parts, Tree
 
 __all__ = ["Allowance", "apply_layer"]
 
-_HEADER_LIMIT = 1 << 20
 _MAX_DEPTH = 256
-_EXTRA = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _DISTRUST = "No honest tool writes that: do not use this image, or build it anew"
 _SPECIAL = (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
@@ -79,7 +77,7 @@ def apply_layer(layer: Layer, tree: Tree, allowance: Allowance) -> None:
             _apply(content, tree, allowance)
             while content.read(1 << 18):
                 pass
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except DAMAGE as error:
             raise LayerRefused(f"{what}: it is damaged ({error})", hint="Pull or save the image anew") from error
         except LayerRefused as error:
             raise LayerRefused(f"{what}: {error.attempted}", hint=error.hint or _DISTRUST) from error.__cause__
@@ -148,24 +146,13 @@ class _Translated(io.RawIOBase):
             raise EOFError(str(error)) from error
 
 
-class _Header(tarfile.TarInfo):
-    """A header whose extensions are read into memory only if they are small."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        header = super().frombuf(buf, encoding, errors)
-        if header.type in _EXTRA and header.size > _HEADER_LIMIT:
-            raise LayerRefused(f"an entry has {header.size} bytes of name and attributes")
-        return header
-
-
 def _apply(content: _Content, tree: Tree, allowance: Allowance) -> None:
     with tarfile.open(
-        fileobj=cast("IO[bytes]", content), mode="r|", bufsize=1 << 18, tarinfo=_Header, encoding="utf-8",
+        fileobj=cast("IO[bytes]", content), mode="r|", bufsize=1 << 18, tarinfo=Header, encoding="utf-8",
         errors="surrogateescape",
     ) as archive:  # fmt: skip
         for entry in archive:
-            allowance.take(0, 1)
+            allowance.take(entry.size if entry.issparse() else 0, 1)  # holes are in no byte that is counted
             try:
                 _place(archive, entry, tree)
             except LayerRefused as error:
