@@ -120,7 +120,7 @@ class _Gathering:
         return kept
 
     def _is_public(self, what: str, value: str) -> bool:
-        secret = any("@" in word.partition("://")[2].partition("/")[0] for word in value.split())
+        secret = any("@" in (word.partition("://")[2] or word).partition("/")[0] for word in value.split())
         if secret:
             self.left_out.append(f"{what} holds credentials and was left out; give it in env= if the setup may know it")
         return not secret
