@@ -68,14 +68,12 @@ class Config(NamedTuple):
     Attributes:
         architecture: as Go names it, e.g. ``amd64``.
         env: its variables.
-        workdir: where its program starts.
         user: name or number, with ``:GROUP`` or without.
         diff_ids: digests of the layers, unpacked.
     """
 
     architecture: str
     env: tuple[tuple[str, str], ...]
-    workdir: str
     user: str
     diff_ids: tuple[str, ...]
 
@@ -176,7 +174,6 @@ def read_config(content: bytes, name: str) -> Config:
     return Config(
         architecture=machine,
         env=tuple((key, value) for key, equals, value in pairs if key and equals and "\0" not in key + value),
-        workdir=str(inner.get("WorkingDir") or ""),
         user=str(inner.get("User") or "")[:_MOST_USER],
         diff_ids=tuple(_digest(item, what) for item in listed(rootfs.get("diff_ids"))),
     )
