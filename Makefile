@@ -20,9 +20,10 @@ LLAMAINDEX_PY ?= python3
 CORE ?= .
 RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
+DOT ?= dot
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
-.PHONY: setup check lint types house format dist test test-user test-langchain test-llamaindex docs reference site evals bench vm-test clean
+.PHONY: setup check lint types house format dist test test-user test-langchain test-llamaindex docs graph reference site evals bench vm-test clean
 
 setup:  ## a virtual environment with this package, editable, and the tools
 	python3 -m venv $(VENV)
@@ -73,6 +74,9 @@ test-llamaindex:  ## the adapter for LlamaIndex, built and installed beside anot
 
 docs:  ## run every snippet of the README and the documentation
 	$(PY) -m pytest tests/docs $(ARGS)
+
+graph:  ## draw the package's import graph, docs/imports.svg (needs dot, of Graphviz; DOT names another program)
+	$(PY) scripts/import_graph.py | $(DOT) -Tsvg > docs/imports.svg
 
 reference:  ## write the pages that are made from the source: the Python API, the system calls
 	PYTHONPATH=src $(PY) scripts/make_reference.py --write

@@ -57,7 +57,7 @@ def next_move(result: kern.ExecutionResult) -> str:
         return f"stopped by the sandbox ({result.fault.type}, {result.fault.detail}): try something cheaper"
     if result.exit_code != 0:
         return "the code failed: show the traceback to the model"
-    made = ", ".join(file.path for file in result.files) or "nothing"
+    made = ", ".join(kern.neutralise(file.path) for file in result.files) or "nothing"
     return f"done; made {made}"
 
 
@@ -68,7 +68,7 @@ def main() -> None:
         for name, code in (("analyse", ANALYSE), ("buggy", BUGGY), ("hangs", HANGS)):
             result = sandbox.run_code(code)
             print(f"{name}: {next_move(result)}")
-        print(sandbox.read_file("report.json").decode())
+        print(kern.neutralise(sandbox.read_file("report.json")))
 
 
 if __name__ == "__main__":

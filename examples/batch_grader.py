@@ -93,12 +93,19 @@ def handed_in(folder: Path | None, count: int) -> list[tuple[str, str]]:
     return [(path.stem, path.read_text(encoding="utf-8", errors="replace")) for path in sorted(folder.glob("*.py"))]
 
 
+def plain(grade: Grade) -> Grade:
+    """A grade whose words no spreadsheet takes for a formula: a solution has chosen those of its last error."""
+    words = (f"'{each}" if each.startswith(("=", "+", "-", "@")) else each for each in (grade.student, grade.verdict))
+    student, verdict = words
+    return grade._replace(student=student, verdict=verdict)
+
+
 def write_report(grades: list[Grade], path: Path) -> None:
     """A line for each student."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow([*Grade._fields])
-        rows.writerows(grades)
+        rows.writerows(map(plain, grades))
 
 
 def main() -> None:

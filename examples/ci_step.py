@@ -13,9 +13,12 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import kern_sandbox as kern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SKIPPED = {".git", ".venv", "__pycache__", "node_modules"}
 
@@ -47,11 +50,16 @@ def copy_in(project: Path, sandbox: kern.Sandbox) -> int:
     return count
 
 
+def shown(to: TextIO) -> Callable[[str], object]:
+    """Writes what a step prints, of which a terminal obeys nothing."""
+    return lambda text: to.write(kern.neutralise(text))
+
+
 def run(sandbox: kern.Sandbox, lines: list[str]) -> list[Step]:
     """Run the lines until one fails; output is passed on as it comes."""
     steps: list[Step] = []
     for line in lines:
-        result = sandbox.run(["sh", "-ec", line], on_stdout=sys.stdout.write, on_stderr=sys.stderr.write)
+        result = sandbox.run(["sh", "-ec", line], on_stdout=shown(sys.stdout), on_stderr=shown(sys.stderr))
         steps.append(Step(line, result))
         if not result.success:
             break
@@ -82,7 +90,7 @@ def main() -> int:
         steps = run(sandbox, arguments.lines)
         print(*steps, sep="\n")
         if arguments.keep:
-            print("kept:", *copy_out(steps, sandbox, arguments.keep))
+            print("kept:", *map(kern.neutralise, copy_out(steps, sandbox, arguments.keep)))
     return steps[-1].result.exit_code
 
 

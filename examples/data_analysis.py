@@ -62,7 +62,7 @@ def main() -> None:
     if not result.success or not images:
         raise SystemExit(kern.render(result))
     arguments.chart.write_bytes(images[0])
-    print(result.results[-1].text)
+    print(kern.neutralise(result.results[-1].text or ""))
 
 
 if __name__ == "__main__":

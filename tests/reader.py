@@ -22,7 +22,7 @@ _LOOKS = {
 }
 # fmt: on
 _FOLDS = {look: letter for letter, looks in _LOOKS.items() for look in looks}
-_FAULTS = "timeout|oom|killed|escape|exec|startup"
+_FAULTS = "timeout|oom|killed|disk|escape|exec|startup"
 _LABEL = re.compile(rf"\[sandbox(?::|(?:{_FAULTS}))")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from ._linux.libc import sync_file_system
 from ._places import cache_directory
 from .errors import HostError
-from .workspace import empty_directory
+from .workspace import remove_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,22 +105,22 @@ class Shelf:
         entries, size = 0, 0
         for key in sorted({name.partition(".")[0] for name in names}):
             with contextlib.suppress(_Busy), self._alone(key, _give_up):
-                _remove(os.path.join(self.path, key + _MAKING))
-                _remove(os.path.join(self.path, key + _GONE))
+                remove_directory(os.path.join(self.path, key + _MAKING))
+                remove_directory(os.path.join(self.path, key + _GONE))
                 removed = self._retire(key, unused_s)
                 entries, size = entries + (removed is not None), size + (removed or 0)
         return Collected(entries, size)
 
     def _built(self, key: str, build: Callable[[str], None]) -> Held | None:
         making = os.path.join(self.path, key + _MAKING)
-        _remove(making)
+        remove_directory(making)
         os.mkdir(making, 0o700)
         try:
             build(making)
             sync_file_system(making)
             os.rename(making, os.path.join(self.path, key))
         except BaseException:  # whatever happened, half an entry is none
-            _remove(making)
+            remove_directory(making)
             raise
         return self.take(key)
 
@@ -136,7 +136,7 @@ class Shelf:
                 return None
             size = _size(path)
             os.rename(path, path + _GONE)
-            _remove(path + _GONE)
+            remove_directory(path + _GONE)
             return size
         finally:
             os.close(fd)
@@ -150,7 +150,8 @@ class Shelf:
             yield
         finally:
             if not os.path.lexists(os.path.join(self.path, key)):
-                os.unlink(path)
+                with contextlib.suppress(FileNotFoundError):  # the cache has been removed
+                    os.unlink(path)
             fcntl.flock(fd, fcntl.LOCK_UN)  # a process forked meanwhile has the same lock
             os.close(fd)
 
@@ -209,21 +210,6 @@ def _is_at(path: str, fd: int) -> bool:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except FileNotFoundError:
         return False
-
-
-def _remove(path: str) -> None:
-    """Remove a directory with all that is in it; whoever else removes it at the same time does not disturb."""
-    try:
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        empty_directory(fd)
-        os.rmdir(path)
-    except FileNotFoundError:
-        return
-    finally:
-        os.close(fd)
 
 
 def _size(path: str) -> int:

@@ -22,6 +22,7 @@ __all__ = [
     "check_timeout",
     "flag",
     "number",
+    "printable",
     "short",
     "size_of",
     "whole",
@@ -48,6 +49,11 @@ def short(value: object) -> str:
     except Exception as error:  # a caller's __repr__ may raise anything, and the message must still come
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def printable(text: str) -> str:
+    """``text`` with a blank for each character that a terminal would obey or not show."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def whole(option: str, value: object, low: int, high: int) -> int:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ._box.diagnosis import LayerReport, box_layer, diagnose
+from .checks import printable
 
 __all__ = ["HostReport", "LayerReport", "doctor"]
 
@@ -64,7 +65,7 @@ class HostReport:
         if not self.images:
             return []
         size = f"{self.images_bytes / 1e6:.0f} MB"
-        return textwrap.wrap(f"Images stored: {self.images}, {size}, in {_printable(self.images_path)}", _WIDTH)
+        return textwrap.wrap(f"Images stored: {self.images}, {size}, in {printable(self.images_path)}", _WIDTH)
 
     def _conclusion(self) -> str:
         degraded = sum(layer.state == "degraded" for layer in self.layers)
@@ -77,7 +78,7 @@ class HostReport:
 
 
 def _rows(layer: LayerReport, names: int) -> list[str]:
-    text = f"{layer.name:<{names}}  {layer.state:<8}  {_printable(layer.detail)}"
+    text = f"{layer.name:<{names}}  {layer.state:<8}  {printable(layer.detail)}"
     return textwrap.wrap(text, _WIDTH, subsequent_indent=" " * (names + 12), break_on_hyphens=False)
 
 
@@ -98,10 +99,6 @@ def _command_lines(fix: str) -> list[str]:
             continue
         lines += line.replace(" && ", " &&\n").replace(" | ", " |\n").splitlines()
     return lines
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def doctor() -> HostReport:

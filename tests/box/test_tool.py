@@ -145,7 +145,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("read_file", {"path": "../secret"}, "'..'"),
     ("read_file", {"path": "missing"}, "missing"),
     ("write_file", {"path": "\x1b[2J/..", "content": ""}, "refused"),
-    ("unknown", {}, "the tools are run_code, write_file, read_file, list_files"),
+    ("unknown" * 99, {}, "...: the tools are run_code, write_file, read_file, list_files"),
 ]
 
 
@@ -173,6 +173,23 @@ def test_an_image_comes_back_as_an_image(tools: Toolbox) -> None:
 def test_bytes_that_are_no_text_are_refused_and_not_guessed_at(tools: Toolbox) -> None:
     tools.call("run_code", {"code": "open('raw', 'wb').write(b'\\xff\\xfe\\0') and None"})
     assert "not UTF-8" in tools.call("read_file", {"path": "raw"}).text
+
+
+def test_names_and_values_beyond_a_models_limit_are_counted_and_not_shown(tools: Toolbox) -> None:
+    code = "import os\nos.makedirs(d := 'many/' + 'x' * 200)\nfor n in range(99): open(f'{d}/{n}', 'w').close()"
+    ran = tools.call("run_code", {"code": f"{code}\nfor n in range(99): display('y' * 200)"})
+    listed = tools.call("list_files", {"subdir": "many"})
+    assert ran.data is not None
+    assert listed.data is not None
+    assert listed.data["total"] == 99
+    assert listed.text.endswith(f"[… {99 - len(listed.data['files'])} more …]")
+    for shown in (listed.data["files"], ran.data["values"], [file["path"] for file in ran.data["files"]]):
+        assert 1000 < len("\n".join(shown)) < 2000
+
+
+def test_a_files_name_is_one_line_of_a_list(tools: Toolbox) -> None:
+    tools.call("run_code", {"code": "import os\nos.mkdir('odd')\nopen('odd/a\\nodd.py', 'w').close()"})
+    assert tools.call("list_files", {"subdir": "odd"}).text == "odd/a\N{SYMBOL FOR NEWLINE}odd.py"
 
 
 def test_the_result_of_a_call_is_there_as_the_box_left_it(tools: Toolbox) -> None:

@@ -126,3 +126,15 @@ def test_the_data_analysis_brings_numbers_and_a_chart_out(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("{1: -6.1, 2: -3.1, ")
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_no_spreadsheet_takes_a_solutions_last_words_for_a_formula(tmp_path: Path) -> None:
+    grader = loaded("batch_grader")
+    report = tmp_path / "report.csv"
+    grader.write_report([grader.Grade("=1+1", 0, "=HYPERLINK(0)", 5), grader.Grade("a", 6, "all right", 5)], report)
+    assert report.read_text().split() == [
+        "student,points,verdict,milliseconds",
+        "'=1+1,0,'=HYPERLINK(0),5",
+        "a,6,all",
+        "right,5",
+    ]

@@ -17,7 +17,7 @@ from kern_sandbox.evals._cases import Control
 from kern_sandbox.evals._page import page
 from kern_sandbox.evals._report import cell, one_line, summary, table
 from kern_sandbox.evals._run import Row, run_all
-from kern_sandbox.evals._targets import InKernel, Prewarmed, all_targets, wiped
+from kern_sandbox.evals._targets import all_targets, wiped
 from support import leaks
 
 from . import made
@@ -81,7 +81,7 @@ def test_a_renderer_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) ->
     def broken(result: ExecutionResult) -> str:
         raise KeyError("disk_full")
 
-    monkeypatch.setattr(_run, "rendered_text", broken)
+    monkeypatch.setattr(_run, "render", broken)
     (row,) = rows(SECRET, made.Target(obedient))
     assert (row.word, row.bad, row.detail) == ("unclear", True, "the renderer raised KeyError: 'disk_full'")
 
@@ -184,15 +184,6 @@ def test_an_older_version_that_cannot_run_says_so_in_its_own_words(monkeypatch: 
     assert "/no/such/python" in {target.name: target for target in all_targets()}["kern-sandbox 0.2.49"].why_not()
 
 
-def test_ways_that_this_version_has_not_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bare:
-        def __init__(self, workspace: str | None = None) -> None: ...
-
-    monkeypatch.setattr("kern_sandbox.evals._targets.Sandbox", Bare)
-    assert "no option prewarm" in Prewarmed().why_not()
-    assert "no Sandbox.kernel" in InKernel().why_not()
-
-
 # --- the command ------------------------------------------------------------------------------------------------
 
 
@@ -246,6 +237,17 @@ def test_a_run_on_a_host_without_boxes_is_no_success(stand_in: list[made.Target]
     assert main(["eval", "--case", "escape/path-plain"]) == 1
     stand_in.append(made.Target(leaky, name="subprocess", ours=False))
     assert main(["eval", "--case", "escape/path-plain", "--target", "subprocess"]) == 0
+
+
+@pytest.mark.parametrize("option", ["--html", "--jsonl"])
+def test_a_file_that_cannot_be_written_is_said_before_anything_runs(
+    option: str, stand_in: list[made.Target], capsys: Printed, tmp_path: Path
+) -> None:
+    stand_in.append(made.Target(obedient))
+    assert main(["eval", "--case", "escape/path-plain", option, str(tmp_path / "missing" / "file")]) == 2
+    printed = capsys.readouterr()
+    assert "No such file or directory" in printed.err
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize("words", [["--family", "nobody"], ["--case", "nobody/*"], ["--target", "nobody"]])

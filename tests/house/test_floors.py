@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,6 @@ API = frozenset(
     {
         "kernel",
         "once",
-        "pool",
         "process",
         "sandbox",
         "session",
@@ -30,7 +30,6 @@ API = frozenset(
         "aio",
         "render",
         "tool",
-        "testing",
         "userland",
         "bytecode",
     },
@@ -50,7 +49,7 @@ SEES: dict[str, frozenset[str]] = {
     # 1: verbs without policy
     "_linux": WORDS,
     # 2: what a box, an image and a workspace are
-    "_image": WORDS | {"_linux", "_shelf"},
+    "_image": WORDS | {"_linux", "workspace"},
     "_egress": WORDS | {"_linux"},
     "_profiles": WORDS,
     "_box": WORDS | {"_linux"},
@@ -61,7 +60,6 @@ SEES: dict[str, frozenset[str]] = {
     # 4: what a user calls
     "kernel": CORE | API,
     "once": CORE | API,
-    "pool": CORE | API,
     "process": CORE | API,
     "session": CORE | API,
     "setup": CORE | API,
@@ -70,7 +68,6 @@ SEES: dict[str, frozenset[str]] = {
     "tool": CORE | API,
     "userland": CORE | API,
     "bytecode": CORE | API,
-    "testing": CORE | API,
     "render": WORDS,
     # 5: faces; "" is the package itself
     "_rpc": WORDS,
@@ -96,7 +93,7 @@ DOORS = {
 }
 """Room to the distributions, other than Python itself, that it may import."""
 
-PUBLIC_MODULES = {"testing", "tool", "mcp", "langchain"}
+PUBLIC_MODULES = {"tool", "mcp", "langchain"}
 """Modules that adapters may import besides the package itself."""
 
 
@@ -181,6 +178,16 @@ def test_a_module_imports_only_what_its_floor_sees(path: Path) -> None:
     assert room in SEES, f"{room!r} is a new room: say in SEES what it may import"
     wrong = [] if room == "_guest" else upward(room, parsed(path), dotted_package(path))
     assert not wrong
+
+
+def test_every_room_of_the_table_is_there_and_on_its_floor_in_the_architecture() -> None:
+    page = (
+        (REPO / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Floors")[2].partition("\n## ")[0]
+    )
+    named = set(re.findall(r"\w+", page.partition("```text")[2].partition("```")[0]))
+    there = {room_of(path) for path in PACKAGE_FILES}
+    assert set(SEES) == there
+    assert there - {""} <= named
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,27 @@ def test_a_workspace_that_is_closed_meanwhile_ends_the_watching(top: Path) -> No
         space.guard()
 
 
+def test_a_count_that_fails_for_want_of_descriptors_does_not_end_the_watching(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Workspace(top, MIB) as space:
+        told = threading.Event()
+        failures = [OSError(errno.EMFILE, "no descriptor is left")] * 3
+
+        def held() -> int:
+            if failures:
+                raise failures.pop()
+            return space._held()
+
+        guard = space.guard()
+        monkeypatch.setattr(guard._ceiling, "_held", held)
+        (top / "big").write_bytes(os.urandom(2 * MIB))
+        guard.watch(told.set)
+        assert told.wait(30)
+        assert not failures
+        guard.release()
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_watches_its_own_calls_and_not_its_parents(top: Path) -> None:
     def body() -> int:

@@ -148,6 +148,7 @@ def test_a_relative_link_of_the_image_may_be_a_parent(tmp_path: Path) -> None:
         [member("../x")], [member("a/../../x")], [member("/x")], [member("..")], [member(".")],
         [symlink("a", "/tmp"), member("a/x")], [symlink("a", ".."), member("a/x")],
         [symlink("a", "b"), symlink("b", "a"), member("a/x")], [symlink("a", "nowhere"), member("a/x")],
+        [symlink("a", "nowhere"), member("a/b/x")],
         [member("f", "x"), member("f/x")], [hard_link("a", "/etc/passwd")], [hard_link("a", "../x")],
         [hard_link("a", "later"), member("later", "x")], [hard_link("a", ".")], [folder("d"), hard_link("a", "d")],
         [symlink("a", ".."), hard_link("b", "a/x")], [member(".wh.")], [member(".wh...")], [member(".wh..")],
@@ -190,6 +191,24 @@ def test_a_small_layer_cannot_become_a_large_root(tmp_path: Path) -> None:
         unpack(tmp_path, bomb, allowance=Allowance(size=1 << 19))
     with pytest.raises(LayerRefused, match="larger than any"):
         unpack(tmp_path, layer(*(member(str(number)) for number in range(9))), allowance=Allowance(entries=5))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [{"GNU.sparse.map": "0,x"}, {"GNU.sparse.size": "1L"}, {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}],
+    ids=["map", "size", "no map"],
+)
+def test_numbers_that_are_none_make_no_layer(records: dict[str, str], tmp_path: Path) -> None:
+    content = layer(member("a", "x" * 600, pax_headers={"comment": "x"}), member("b", "y", pax_headers=records))
+    with pytest.raises(LayerRefused, match=r"damaged|sparse"):
+        unpack(tmp_path, content)
+
+
+def test_a_deep_tree_is_removed(tmp_path: Path) -> None:
+    steps = "a/" * 220
+    deep = [folder(steps), symlink("l0", steps), folder(f"l0/{steps}")]
+    root = unpack(tmp_path, layer(*deep), layer(member(".wh.a"), member("after", "x")))
+    assert names(root) == ["after", "l0"]
 
 
 def test_a_header_cannot_fill_the_memory(tmp_path: Path) -> None:

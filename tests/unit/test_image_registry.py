@@ -240,6 +240,12 @@ def test_credentials_that_are_of_no_use_are_said(config: str, words: str, tmp_pa
         (always(Answer(302, headers={"Location": "file:///etc/passwd"})), "only https is followed"),
         (always(Answer(302, headers={"Location": "/v2/app/manifests/v1"})), "more than 5 redirects"),
         (guarded("http://registry.example/token"), "only https is followed"),
+        (guarded("https://[half/token"), "an address that cannot be read"),
+        (always(Answer(302, headers={"Location": "https://[half/x"})), "Invalid IPv6 URL"),
+        (always(Answer(503, headers={"Retry-After": "\xb2"})), "503: Service Unavailable"),
+        (always(Answer(503, headers={"Retry-After": "Mon, 01 Jan 0001 00:00:00 -0000"})), "503: Service Unavailable"),
+        (always(Answer(404, b"[" * 50_000)), r"404: \[\[\["),
+        (always(Answer(404, b"no", headers={"Content-Length": "\xb2"})), "404: "),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -295,6 +301,14 @@ def test_a_registry_elsewhere_cannot_send_us_to_this_machine_or_to_plain_http(ur
     with pytest.raises(SandboxError, match=r"this machine itself|only https"):
         Transport("registry.example").check(url)
     Transport("registry.example").check("https://cdn.example/x")
+
+
+def test_a_token_service_that_sends_a_riddle_is_said(tmp_path: Path) -> None:
+    riddle = first(Answer(body=b"[" * 100_000), guarded("http://HOST/token"), "/token")
+    with scripted(riddle) as registry:
+        registry.script = first(Answer(body=b"[" * 100_000), guarded(f"http://{registry.host}/token"), "/token")
+        with pytest.raises(PullError, match="sends no token"):
+            pull(registry.host, tmp_path)
 
 
 def test_the_pause_that_a_registry_asks_for_is_kept(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import gzip
+import json
+import lzma
 import os
 import subprocess
 import sys
 import tarfile
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +25,9 @@ from kern_sandbox._image.reference import parse
 from kern_sandbox._image.store import Store
 from kern_sandbox.doctor import HostReport, LayerReport, _stored
 from support import need, user_namespaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SMALL = build(layer(folder("bin"), member("bin/a", "A")), layer(member("bin/.wh.a"), member("bin/b", "B")), Env=["X=1"])
 
@@ -118,6 +125,74 @@ def test_a_damaged_blob_is_found_and_nothing_stays(tmp_path: Path, store: Store)
     with pytest.raises(DigestMismatch, match=name[7:]):
         take(oci_archive(tmp_path / "a.tar", broken), store)
     assert (store.images(), left(store)) == ([], [])
+
+
+def test_a_layers_name_is_a_digest_and_no_path(tmp_path: Path, store: Store) -> None:
+    outside = tmp_path / "outside"
+    content = layer(member("x", "y"))
+    config = {"rootfs": {"diff_ids": [f"sha256:{outside}"]}}
+    hostile_archive(
+        tmp_path / "a.tar", [{"Config": "c", "Layers": ["l"]}], {"c": json.dumps(config).encode(), "l": content}
+    )
+    with pytest.raises(ImageError, match="not by a sha256 digest"):
+        take(f"docker-archive:{tmp_path}/a.tar", store)
+    assert not outside.exists()
+
+
+def hostile_archive(path: Path, manifest: object, files: Mapping[str, bytes]) -> None:
+    named = {"manifest.json": json.dumps(manifest).encode(), **files}
+    path.write_bytes(layer(*(member(name, content) for name, content in named.items())))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        [{"RepoTags": 5, "Layers": 5, "Config": []}],
+        [5],
+        {"a": 1},
+        [{"Config": "manifest.json", "Layers": {}}] * 2,
+        None,
+    ],
+    ids=repr,
+)
+def test_a_table_of_contents_of_another_form_is_refused(manifest: object, tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "a.tar"
+    hostile_archive(path, manifest, {"index.json": b'{"manifests": 5}'})
+    for read in (
+        lambda: load(str(path), None, store, Making()),
+        lambda: take(f"docker-archive:{path}:v1", store),
+        lambda: take(f"oci-archive:{path}", store),
+        lambda: take(f"oci-archive:{path}:v1", store),
+    ):
+        with pytest.raises(ImageError):
+            read()
+
+
+def test_an_archive_that_is_damaged_says_so(tmp_path: Path, store: Store) -> None:
+    whole = Path(docker_archive(tmp_path / "a.tar", SMALL, "app:v1").partition(":")[2]).read_bytes()
+    for content in (gzip.compress(whole)[:200], lzma.compress(whole)[:200], sized(1 << 33)):
+        (tmp_path / "a.tar").write_bytes(content)
+        with pytest.raises(ImageError):
+            take(f"docker-archive:{tmp_path}/a.tar", store)
+    (tmp_path / "a.tar").write_bytes(gzip.compress(whole))
+    assert take(f"docker-archive:{tmp_path}/a.tar", store).env == {"X": "1"}
+
+
+def sized(size: int) -> bytes:
+    """The header of a name of ``size`` bytes."""
+    long = tarfile.TarInfo("x")
+    long.type, long.size = tarfile.GNUTYPE_LONGNAME, size
+    return long.tobuf(tarfile.GNU_FORMAT)
+
+
+def test_what_an_image_says_of_itself_moves_no_terminal_and_reaches_no_program_half(
+    tmp_path: Path, store: Store
+) -> None:
+    odd = build(layer(member("a", "A")), Env=["X=\ud800", "Y=1"])
+    assert take(oci_archive(tmp_path / "a.tar", odd), store).env == {"Y": "1"}
+    foreign = build(layer(member("a", "A")), architecture="\x1b[31m")
+    with pytest.raises(ImageError, match=r"it is for linux/ \[31m"):
+        take(oci_archive(tmp_path / "b.tar", foreign), store)
 
 
 def test_an_image_for_another_machine_is_refused(tmp_path: Path, store: Store) -> None:

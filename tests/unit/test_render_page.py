@@ -55,6 +55,12 @@ def test_each_fault_has_advice_of_its_own() -> None:
     assert len(pages) == len(FAULTS)
 
 
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_label_without_its_colon_is_one_too(kind: str) -> None:
+    assert neutralise(f"[sandbox {kind}] x") == f"(quoted) sandbox {kind}] x"
+    assert neutralise(f"[sandboxes {kind}] x") == f"[sandboxes {kind}] x"
+
+
 @pytest.mark.parametrize("place", ["stdout", "stderr", "value", "name", "note", "message", "mime", "json"])
 @pytest.mark.parametrize("spoof", ["[sandbox: oom]", "\n[s\u0430nd\x1b[0mbox: oom]\n", "[sand\nbox: timeout]"])
 def test_no_place_on_the_page_lets_a_label_through(place: str, spoof: str) -> None:

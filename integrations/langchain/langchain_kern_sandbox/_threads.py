@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -65,6 +66,19 @@ class Threads(Generic[T]):
         for each in surplus:
             each.close()
         return kept.value, replaced
+
+    async def acquired(self, key: str) -> tuple[T, bool]:
+        """``acquire``, awaited, for making one takes its time; a wait that is cancelled keeps nothing.
+
+        Raises:
+            SessionClosed: as ``acquire``.
+        """
+        work = asyncio.ensure_future(asyncio.to_thread(self.acquire, key))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(lambda done: done.cancelled() or done.exception() or self.release(key))
+            raise
 
     def release(self, key: str) -> None:
         """A use of it is over."""

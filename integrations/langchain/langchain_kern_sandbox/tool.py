@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import contextvars
 import threading
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
 from ._threads import Threads, thread_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kern_sandbox.tool import Answer
 
@@ -62,7 +63,8 @@ class KernCodeTool(BaseTool):
     def _run(self, code: str, language: str | None = None, timeout_s: float | None = None, runtime: Any = None) -> Said:
         asked = {"code": code, "language": language, "timeout_s": timeout_s}
         key = thread_id(runtime.config if runtime else None)
-        place, replaced = _or_tool_error(self._threads.acquire, key)
+        with _tool_errors():
+            place, replaced = self._threads.acquire(key)
         try:
             return self._said(place.tools.call("run_code", asked, on_output=_progress(runtime)), replaced=replaced)
         finally:
@@ -73,7 +75,8 @@ class KernCodeTool(BaseTool):
     ) -> Said:
         asked = {"code": code, "language": language, "timeout_s": timeout_s}
         key = thread_id(runtime.config if runtime else None)
-        place, replaced = await asyncio.to_thread(_or_tool_error, self._threads.acquire, key)
+        with _tool_errors():
+            place, replaced = await self._threads.acquired(key)
         try:
             answer = await place.tools.acall("run_code", asked, on_output=_progress(runtime))
             return self._said(answer, replaced=replaced)
@@ -178,9 +181,11 @@ def _schema(given: Mapping[str, Any]) -> type[BaseModel]:
     return create_model("RunCode", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
-def _or_tool_error(verb: Callable[[str], Any], key: str) -> Any:
+@contextlib.contextmanager
+def _tool_errors() -> Iterator[None]:
+    """What the sandbox raises is told to the model."""
     try:
-        return verb(key)
+        yield
     except SandboxError as error:
         raise ToolException(describe_error(error)) from error
 

@@ -71,9 +71,18 @@ export class Bridge {
       const line = Buffer.concat(this.#held).toString("utf8");
       this.#held = [];
       start = end + 1;
-      this.#hear(JSON.parse(line));
+      const message = parsed(line);
+      if (!message) return this.#giveUp(line);
+      this.#hear(message);
     }
     if (start < chunk.length) this.#held.push(chunk.subarray(start));
+  }
+
+  /** What speaks to us is no bridge: nothing of it can be trusted to have a form. */
+  #giveUp(line) {
+    this.#child.stdout.removeAllListeners("data").resume();
+    this.#failure = new BridgeError(`the bridge said what is no message: ${line.slice(0, 200)}`);
+    this.#child.kill("SIGKILL");
   }
 
   #hear({ id, method, params, result, error }) {
@@ -109,3 +118,11 @@ export class Bridge {
   }
 }
 
+function parsed(line) {
+  try {
+    const message = JSON.parse(line);
+    return typeof message === "object" ? message : null;
+  } catch {
+    return null;
+  }
+}

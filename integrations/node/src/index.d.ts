@@ -139,6 +139,16 @@ export interface Result {
   truncated: boolean;
   runtime_notes: string[];
   usage: { cpu_ms: number | null; max_memory_bytes: number | null; max_pids: number | null };
+  /** What the box asked the network for, with `egress_allow`. */
+  egress: {
+    host: string;
+    port: number;
+    verdict: "allowed" | "refused";
+    reason: string;
+    connections: number;
+    bytes_up: number;
+    bytes_down: number;
+  }[];
 }
 
 /** The sandbox could not do what was asked; `type` is the class in Python, e.g. "SpecError". */

@@ -19,6 +19,16 @@ before(async () => {
 });
 after(() => engine.close());
 
+test("a command that is no bridge is an error of the call, and not the end of this process", async () => {
+  for (const said of ["hello", "3", "null"]) {
+    await assert.rejects(connect({ command: ["sh", "-c", `echo '${said}'; exec sleep 60`] }), (error) => {
+      assert(error instanceof BridgeError);
+      assert(error.message.includes(said));
+      return true;
+    });
+  }
+});
+
 test("code runs, and its result is plain data", async () => {
   const result = await sandbox.runCode("print(6 * 7)\n{'a': 1}");
   assert.equal(result.stdout, "42\n");

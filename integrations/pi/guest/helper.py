@@ -70,13 +70,14 @@ class Files:
     def write(self, asked: "Dict[str, Any]") -> "Dict[str, Any]":
         """A whole file, new or in place of what it holds."""
         self.require_free(asked["path"])
+        data = base64.b64decode(asked["data"], validate=True)  # before anything is cut off
         flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(asked["path"], flags, 0o666)
         with open(fd, "wb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise ValueError("not a regular file")
             os.ftruncate(fd, 0)
-            file.write(base64.b64decode(asked["data"]))
+            file.write(data)
         return {}
 
     def mkdir(self, asked: "Dict[str, Any]") -> "Dict[str, Any]":

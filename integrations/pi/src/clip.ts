@@ -4,6 +4,7 @@
 const LIVE = { bytes: 24 * 1024, lines: 900 };
 const LAST = { bytes: 20 * 1024, lines: 900 };
 const MOST_KEPT = 8 * 1024 * 1024;
+const MOST_HELD = 64 * LAST.bytes;
 const NEWLINE = 10;
 
 export class Clip {
@@ -11,6 +12,7 @@ export class Clip {
   #all: Buffer[] = [];
   #held: Buffer[] = [];
   #heldBytes = 0;
+  #room = MOST_HELD;
   #keptBytes = 0;
   #total = 0;
   #show: (data: Buffer) => void;
@@ -49,8 +51,10 @@ export class Clip {
   #hold(data: Buffer): void {
     this.#held.push(data);
     this.#heldBytes += data.length;
-    const kept = this.#held.reduce((sum, one) => sum + one.length, 0);
-    if (kept > 64 * LAST.bytes) this.#held = [Buffer.concat(this.#held).subarray(-2 * LAST.bytes)];
+    this.#room -= data.length;
+    if (this.#room >= 0) return;
+    this.#held = [Buffer.concat(this.#held).subarray(-2 * LAST.bytes)];
+    this.#room = MOST_HELD - this.#held[0]!.length;
   }
 }
 

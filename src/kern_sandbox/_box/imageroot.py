@@ -29,6 +29,8 @@ _BOX_VARIABLES = frozenset(("HOME", "LOGNAME", "PWD", "SHELL", "TMPDIR", "USER",
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _VERSION = re.compile(r"python3\.([0-9]+)\Z")
 _SMALL = 1 << 18
+_MOST_DIGITS = 11
+"""So many are already more than any user's number, and no more of them need to be read."""
 _MOST_STEPS = 2000
 """Each is a mount of every box; Linux has 100,000 for a whole mount namespace."""
 
@@ -170,13 +172,13 @@ def uid_of(user: str, passwd: str) -> int:
     if not name:
         return 0
     if name.isascii() and name.isdigit():
-        number = int(name)
+        number = int(name[:_MOST_DIGITS])
     else:
         rows = (line.split(":") for line in passwd.splitlines())
         found = [row[2] for row in rows if len(row) > 2 and row[0] == name and row[2].isascii() and row[2].isdigit()]
         if not found:
             raise ImageError(f"finding the image's user {name[:80]!r} in its /etc/passwd", hint="Say user= yourself")
-        number = int(found[0])
+        number = int(found[0][:_MOST_DIGITS])
     if number > (1 << 32) - 2:
         raise ImageError(
             f"the image's user is the number {number}, which Linux does not have", hint="Say user= yourself"

@@ -9,13 +9,24 @@ import os
 import posixpath
 import re
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
+from ..checks import printable
 from ..errors import DigestMismatch, ImageError
-from .layers import Header
-from .manifest import Descriptor, Manifest, choose, digest_of, read_config, read_manifest
+from .manifest import (
+    Descriptor,
+    Manifest,
+    choose,
+    digest_of,
+    listed,
+    mapping,
+    objects,
+    read_config,
+    read_manifest,
+)
 from .reference import Reference
+from .tape import DAMAGE, Header
 
 __all__ = ["Archive", "contents_of", "identity_of"]
 
@@ -60,19 +71,25 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
         self._members: dict[str, tarfile.TarInfo] = {}
         self._names: dict[str, str] = {}
         try:
-            self._tar = tarfile.open(  # noqa: SIM115 - this object closes it
-                reference.path, "r:*", tarinfo=Header, encoding="utf-8", errors="surrogateescape"
+            self._open_tar()
+        except DAMAGE as error:
+            words = printable(str(error).partition("\n")[0].rstrip(":")[:200])
+            hint = "Write it anew with `docker save`, skopeo or buildah"
+            message = f"opening {reference.name}: it is no whole tar archive ({words})"
+            raise ImageError(message, hint=hint) from error
+        except OSError as error:
+            raise ImageError("opening the image archive", errno=error.errno, path=reference.path) from error
+
+    def _open_tar(self) -> None:
+        with contextlib.ExitStack() as undo:
+            self._tar = undo.enter_context(
+                tarfile.open(self._reference.path, "r:*", tarinfo=Header, encoding="utf-8", errors="surrogateescape")
             )
             for member in self._tar:
                 self._members[posixpath.normpath(member.name)] = member
                 if len(self._members) > _MOST_MEMBERS:
-                    raise ImageError(f"opening {reference.name}: it has more than {_MOST_MEMBERS} members")
-        except OSError as error:
-            raise ImageError("opening the image archive", errno=error.errno, path=reference.path) from error
-        except (tarfile.TarError, EOFError) as error:
-            words = str(error).partition("\n")[0].rstrip(":")
-            hint = "Write it anew with `docker save`, skopeo or buildah"
-            raise ImageError(f"opening {reference.name}: it is no whole tar archive ({words})", hint=hint) from error
+                    raise ImageError(f"opening {self._reference.name}: it has more than {_MOST_MEMBERS} members")
+            undo.pop_all()
 
     def __exit__(self, *_: object) -> None:
         self._tar.close()
@@ -85,12 +102,8 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
         """See ``contents_of``."""
         if "manifest.json" in self._members:
             plain = _json(self._small("manifest.json"), self._reference.name)
-            images = [image for image in plain if isinstance(image, dict)] if isinstance(plain, list) else []
-            return "docker-archive", [str(tag) for image in images for tag in image.get("RepoTags") or []] or [""]
-        plain = _json(self._small("index.json"), self._reference.name)
-        entries = plain.get("manifests") if isinstance(plain, dict) else None
-        notes = [entry.get("annotations") or {} for entry in entries or [] if isinstance(entry, dict)]
-        names = [str(note.get(_FULL_NAME) or "") for note in notes]
+            return "docker-archive", [tag for image in objects(plain) for tag in _tags(image)] or [""]
+        names = [str(note.get(_FULL_NAME) or "") for _, note in self._entries(self._small("index.json"))]
         return "oci-archive", [name for name in names if name] or [""]
 
     def fetch(self, descriptor: Descriptor, path: str, watch: Callable[[int], object]) -> None:
@@ -103,8 +116,8 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
                     target.write(piece)
                     hashed.update(piece)
                     watch(len(piece))
-            except (tarfile.TarError, EOFError) as error:
-                raise ImageError(f"reading {name} in {self._reference.name}: it is cut short") from error
+            except DAMAGE as error:
+                raise self._damaged(name) from error
         self._verify(name, hashed.hexdigest())
         os.rename(f"{path}.part", path)
 
@@ -123,11 +136,17 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
 
     def _small(self, name: str) -> bytes:
         with self._open(name) as file:
-            content = file.read(_SMALL + 1)
+            try:
+                content = file.read(_SMALL + 1)
+            except DAMAGE as error:
+                raise self._damaged(name) from error
         if len(content) > _SMALL:
             raise ImageError(f"reading {name} in {self._reference.name}: it is longer than {_SMALL} bytes")
         self._verify(name, hashlib.sha256(content).hexdigest())
         return content
+
+    def _damaged(self, name: str) -> ImageError:
+        return ImageError(f"reading {name!r:.200} in {self._reference.name}: it is damaged or cut short")
 
     def _verify(self, name: str, found: str) -> None:
         named = _BY_DIGEST.search(name)
@@ -152,32 +171,35 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
 
     def _tagged(self, index: bytes) -> bytes:
         """The index with nothing but the image of that tag."""
-        plain = _json(index, self._reference.name)
-        entries = plain.get("manifests") if isinstance(plain, dict) else None
-        known = [entry for entry in entries or [] if isinstance(entry, dict)]
-        notes = [entry.get("annotations") or {} for entry in known]
-        tags = [str(note.get(_REF_NAME, "")) for note in notes]
+        known = self._entries(index)
         wanted = self._reference.tag
-        chosen = [entry for entry, note in zip(known, notes) if wanted in (note.get(_REF_NAME), note.get(_FULL_NAME))]
+        chosen = [entry for entry, note in known if wanted in (note.get(_REF_NAME), note.get(_FULL_NAME))]
         if not chosen:
-            words = f"opening {self._reference.name}: it has no such image"
-            raise ImageError(words, hint=f"It has {', '.join(filter(None, tags)) or 'no tags'}"[:300])
+            raise self._no_such_image([str(note.get(_REF_NAME, "")) for _, note in known])
         return json.dumps({"manifests": chosen}).encode()
+
+    def _entries(self, index: bytes) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """What an index lists, each with its notes."""
+        entries = objects(mapping(_json(index, self._reference.name)).get("manifests"))
+        return [(entry, mapping(entry.get("annotations"))) for entry in entries]
+
+    def _no_such_image(self, tags: list[str]) -> ImageError:
+        hint = printable(f"It has {', '.join(filter(None, tags)) or 'no tags'}"[:300])
+        return ImageError(f"opening {self._reference.name}: it has no such image", hint=hint)
 
     def _read_docker(self) -> tuple[Manifest, bytes]:
         name = self._reference.name
-        plain = _json(self._small("manifest.json"), name)
-        images = [image for image in plain if isinstance(image, dict)] if isinstance(plain, list) else []
+        images = objects(_json(self._small("manifest.json"), name))
         if self._reference.tag:
-            tags = [str(tag) for image in images for tag in image.get("RepoTags") or []]
+            tags = [tag for image in images for tag in _tags(image)]
             images = [image for image in images if _has_tag(image, self._reference.tag)]
             if not images:
-                raise ImageError(f"opening {name}: it has no such image", hint=f"It has {', '.join(tags)}"[:300])
+                raise self._no_such_image(tags)
         if len(images) != 1:
             words = f"opening {name}: it holds {len(images)} images"
             raise ImageError(words, hint=f"Say which: {self._reference.kind}:FILE:NAME:TAG")
         config = self._small(posixpath.normpath(str(images[0].get("Config"))))
-        paths = [posixpath.normpath(str(path)) for path in images[0].get("Layers") or []]
+        paths = [posixpath.normpath(str(path)) for path in listed(images[0].get("Layers"))]
         diff_ids = read_config(config, name).diff_ids
         if len(diff_ids) != len(paths):
             raise ImageError(f"opening {name}: it lists {len(paths)} layers and {len(diff_ids)} digests of them")
@@ -187,8 +209,12 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
         return Manifest(digest_of(config), Descriptor(digest_of(config), len(config)), layers), config
 
 
-def _has_tag(image: dict[str, Any], tag: str) -> bool:
-    return any(str(known) == tag or str(known).endswith(f"/{tag}") for known in image.get("RepoTags") or [])
+def _tags(image: Mapping[str, Any]) -> list[str]:
+    return [str(tag) for tag in listed(image.get("RepoTags"))]
+
+
+def _has_tag(image: Mapping[str, Any], tag: str) -> bool:
+    return any(known == tag or known.endswith(f"/{tag}") for known in _tags(image))
 
 
 def _json(content: bytes, name: str) -> Any:

@@ -247,4 +247,4 @@ class _Maker:
 
 
 def _about(config: Config, size: int) -> dict[str, Any]:
-    return {"env": dict(config.env), "user": config.user, "workdir": config.workdir, "size": size}
+    return {"env": dict(config.env), "user": config.user, "size": size}

@@ -9,21 +9,18 @@ import io
 import os
 import sys
 import tarfile
-import zlib
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..errors import DigestMismatch, ImageError, LayerRefused
+from .tape import DAMAGE, SPARSE, Header
 
 if TYPE_CHECKING:
     from .tree import Parts, Tree
 
-__all__ = ["Allowance", "Header", "apply_layer"]
+__all__ = ["Allowance", "apply_layer"]
 
-_HEADER_LIMIT = 1 << 20
 _MAX_DEPTH = 256
-_EXTRA = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _DISTRUST = "No honest tool writes that: do not use this image, or build it anew"
-_SPARSE = "an entry is a sparse file, which layers do not have"
 _SPECIAL = (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
 
@@ -80,7 +77,7 @@ def apply_layer(layer: Layer, tree: Tree, allowance: Allowance) -> None:
             _apply(content, tree, allowance)
             while content.read(1 << 18):
                 pass
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except DAMAGE as error:
             raise LayerRefused(f"{what}: it is damaged ({error})", hint="Pull or save the image anew") from error
         except LayerRefused as error:
             raise LayerRefused(f"{what}: {error.attempted}", hint=error.hint or _DISTRUST) from error.__cause__
@@ -149,29 +146,6 @@ class _Translated(io.RawIOBase):
             raise EOFError(str(error)) from error
 
 
-class Header(tarfile.TarInfo):
-    """A header of an archive that anybody may have made.
-
-    Its extensions are read into memory only if they are small. A sparse file, which the OCI specification advises
-    against, is refused before its map is read: both map and holes come to any size at next to no bytes.
-    """
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
-        """See ``tarfile.TarInfo``."""
-        header = super().frombuf(buf, encoding, errors)
-        if header.type in _EXTRA and header.size > _HEADER_LIMIT:
-            raise LayerRefused(f"an entry has {header.size} bytes of name and attributes")
-        if header.type == tarfile.GNUTYPE_SPARSE:
-            raise LayerRefused(_SPARSE)
-        return header
-
-    def _proc_gnusparse_00(self, *_: object) -> None:
-        raise LayerRefused(_SPARSE)
-
-    _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse_00
-
-
 def _apply(content: _Content, tree: Tree, allowance: Allowance) -> None:
     with tarfile.open(
         fileobj=cast("IO[bytes]", content), mode="r|", bufsize=1 << 18, tarinfo=Header, encoding="utf-8",
@@ -197,7 +171,7 @@ def _place(archive: tarfile.TarFile, entry: tarfile.TarInfo, tree: Tree) -> None
     if tree.whiteout(parts):
         return
     if entry.issparse():
-        raise LayerRefused(_SPARSE)
+        raise LayerRefused(SPARSE)
     if entry.isreg():
         source = archive.extractfile(entry)
         assert source is not None

@@ -187,7 +187,7 @@ class Registry:
             try:
                 plain = json.loads(response.whole(1 << 20))
                 return str(plain.get("token") or plain["access_token"])
-            except (ValueError, KeyError, AttributeError, OSError):
+            except (ValueError, KeyError, AttributeError, OSError, RecursionError):
                 words = f"pulling {self._reference.name}: the token service sends no token"
                 raise PullError(words) from None
 

@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 from .._linux.libc import sync_file_system
 from .._places import cache_directory
 from ..errors import ImageError
+from ..workspace import remove_directory
 
 __all__ = ["Found", "Store", "Stored"]
 
@@ -102,7 +102,7 @@ class Store:
             if os.path.lexists(self._place(digest)):
                 self._throw_away(digest)
             stage = self._folder("staging", _hex(digest))
-            shutil.rmtree(os.path.join(stage, "new"), ignore_errors=True)
+            self.discard(os.path.join(stage, "new"))
             os.makedirs(os.path.join(stage, "new", "root"), 0o755)
             yield stage
         finally:
@@ -119,7 +119,8 @@ class Store:
 
     def discard(self, stage: str) -> None:
         """Remove a stage; what cannot be removed now, ``collect`` will."""
-        shutil.rmtree(stage, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_directory(stage)
 
     def images(self) -> list[Stored]:
         """All of them, by name."""
@@ -177,7 +178,8 @@ class Store:
             self.discard(os.path.join(self.folder, "trash", entry))
         for name, digest in self._names().items():
             if not os.path.isdir(self._place(digest)):
-                os.unlink(self._name_file(name))
+                with contextlib.suppress(FileNotFoundError):  # somebody else does the same
+                    os.unlink(self._name_file(name))
         return gone
 
     def _remove(self, digest: str) -> bool:

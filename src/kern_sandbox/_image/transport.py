@@ -16,6 +16,7 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
+from ..checks import printable
 from ..errors import PullError
 from .reference import is_loopback
 
@@ -97,8 +98,8 @@ class Response:
             if left < 0:
                 raise PullError(f"reading {self.url}: the answer is longer than {limit} bytes")
         content = b"".join(parts)
-        expected = self.headers.get("Content-Length", "")
-        if expected.isdigit() and int(expected) != len(content):
+        expected = _count(self.headers.get("Content-Length", ""))
+        if expected not in (None, len(content)):
             raise ConnectionError(f"the answer ended after {len(content)} of {expected} bytes")
         return content
 
@@ -111,6 +112,11 @@ class Response:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _count(text: str) -> int | None:
+    """A number in a header; ``None`` for anything else that a registry may have written there."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _silent(url: str, patience: Patience) -> PullError:
@@ -155,6 +161,9 @@ class Transport:
         for left in reversed(range(self.patience.attempts)):
             try:
                 response = self._follow(url, headers, data)
+            except ValueError as error:
+                words = f"asking {self.home}: it leads to an address that cannot be read ({printable(str(error))})"
+                raise PullError(words) from error
             except ConnectionError as error:
                 if not left:
                     raise PullError(f"asking {_place(url)}: {error}", hint=_NETWORK) from error
@@ -172,13 +181,11 @@ class Transport:
         text = response.headers.get("Retry-After", "").strip()
         if not text:
             return min(otherwise, self.patience.longest_s)
-        if text.isdigit():
-            wait = float(text)
-        else:
-            try:
-                wait = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
-            except (TypeError, ValueError, IndexError):
-                wait = otherwise
+        count = _count(text)
+        try:
+            wait = email.utils.parsedate_to_datetime(text).timestamp() - time.time() if count is None else float(count)
+        except (TypeError, ValueError, IndexError, OverflowError):
+            wait = otherwise
         if wait > self.patience.longest_s:
             words = f"asking {_place(response.url)}: it answers {response.status} and wants us to wait {wait:.0f} s"
             raise PullError(words, hint="Try again later, or log in: registries limit those whom they do not know")
@@ -250,8 +257,7 @@ def said(response: Response) -> str:
     except (PullError, OSError):
         content = b""
     text = _words(content) or http.client.responses.get(response.status, "")
-    clean = "".join(char if char.isprintable() else " " for char in text)
-    return f"{response.status}: {clean[:400]}".strip(": ")
+    return f"{response.status}: {printable(text)[:400]}".strip(": ")
 
 
 def _words(content: bytes) -> str:
@@ -259,7 +265,7 @@ def _words(content: bytes) -> str:
     text = content.decode("utf-8", "replace").strip()
     try:
         plain = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     errors = plain.get("errors") if isinstance(plain, dict) else None
     if not isinstance(errors, list):

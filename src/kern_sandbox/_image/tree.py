@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from contextlib import suppress
 from typing import IO
 
 from .._linux.fds import open_inside
 from ..errors import LayerRefused
+from ..workspace import remove_directory
 
 __all__ = ["Tree"]
 
@@ -37,7 +37,7 @@ _WHITEOUT = b".wh."
 _OPAQUE = b".wh..wh..opq"
 _OWN_MARKS = b".wh..wh."
 _MAX_DEPTH = 512
-"""Of directories, links followed: what removes a tree goes no deeper than Python's own stack and descriptors last."""
+"""Of directories, links followed: what walks a tree goes no deeper than Python's own stack and descriptors last."""
 
 Parts = tuple[bytes, ...]
 
@@ -143,7 +143,7 @@ class Tree:
         except FileNotFoundError:
             return True
         except OSError as error:
-            raise _through(error) from error
+            raise _refusal(error) from error
         self._forget()
         try:
             names = os.listdir(f"/proc/self/fd/{folder}") if name == _OPAQUE else [os.fsdecode(hidden)]
@@ -194,26 +194,29 @@ class Tree:
         except FileNotFoundError:
             fd = self._make_parents(above)
         except OSError as error:
-            raise _through(error) from error
+            raise _refusal(error) from error
         self._open = (above, fd)
         if _place(fd).count("/") > self._depth + _MAX_DEPTH:
             raise LayerRefused(f"it lies below more than {_MAX_DEPTH} directories, through symbolic links")
         return fd
 
     def _make_parents(self, parts: Parts) -> int:
-        for depth in range(1, len(parts) + 1):
-            folder = self._open_directory(parts[: depth - 1])
-            try:
-                os.mkdir(parts[depth - 1], 0o755, dir_fd=folder)
-                os.chmod(parts[depth - 1], _OPEN_TO_ALL, dir_fd=folder)
-            except FileExistsError:
-                continue
-            finally:
-                os.close(folder)
         try:
+            for depth in range(1, len(parts) + 1):
+                self._make_one(parts[:depth])
             return self._open_directory(parts)
         except OSError as error:
-            raise _through(error) from error
+            raise _refusal(error) from error
+
+    def _make_one(self, parts: Parts) -> None:
+        folder = self._open_directory(parts[:-1])
+        try:
+            os.mkdir(parts[-1], 0o755, dir_fd=folder)
+            os.chmod(parts[-1], _OPEN_TO_ALL, dir_fd=folder)
+        except FileExistsError:
+            return
+        finally:
+            os.close(folder)
 
     def _forget(self) -> None:
         if self._open is not None:
@@ -226,7 +229,7 @@ def _place(folder: int) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{folder}")
     except OSError as error:
-        raise _through(error) from error
+        raise _refusal(error) from error
 
 
 def _kind(folder: int, name: bytes) -> int:
@@ -238,7 +241,7 @@ def _kind(folder: int, name: bytes) -> int:
 
 def _remove(folder: int, name: bytes, kind: int) -> None:
     if stat.S_ISDIR(kind):
-        shutil.rmtree(f"/proc/self/fd/{folder}/{os.fsdecode(name)}")
+        remove_directory(name, dir_fd=folder)
     elif kind:
         os.unlink(name, dir_fd=folder)
 
@@ -253,7 +256,7 @@ def _shown(parts: Parts) -> str:
     return repr(os.fsdecode(b"/".join(parts)))[:200]
 
 
-def _through(error: OSError) -> Exception:
+def _refusal(error: OSError) -> Exception:
     """The refusal for a parent that cannot be opened; a full disk and the like stay what they are."""
     reasons = {
         errno.EXDEV: "it leads out of the image, through a symbolic link",

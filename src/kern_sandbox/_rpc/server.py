@@ -157,7 +157,9 @@ class Server:
                 self._lock.wait_for(lambda: not self._flying or self._wire.broken, _LAST_WORDS_S)
         finally:
             self._wire.broken = True
-            for request in list(self._flying.values()):
+            with self._lock:
+                flying = list(self._flying.values())
+            for request in flying:
                 request.cancel()
             self._handler.close()
             self._workers.close()
@@ -198,6 +200,8 @@ class Server:
             self._dispatch(message)
         except RpcError as error:
             self._send(number, {"error": _error(error)})
+        except Exception as error:  # a defect of ours must not end the server
+            self._send(number, {"error": _error(_defect(error))})
 
     def _dispatch(self, message: Mapping[str, Any]) -> None:
         if "method" not in message and ("result" in message or "error" in message):
@@ -238,8 +242,13 @@ class Server:
         except RpcError as error:
             request.fail(error)
         except Exception as error:  # a defect of ours must not take the other calls with it
-            sys.stderr.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
-            request.fail(RpcError(INTERNAL_ERROR, f"the server failed: {type(error).__name__}: {error}"))
+            request.fail(_defect(error))
+
+
+def _defect(error: Exception) -> RpcError:
+    """The reply to what a defect of ours has spoilt; where it is, standard error tells."""
+    sys.stderr.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    return RpcError(INTERNAL_ERROR, f"the server failed: {type(error).__name__}: {error}")
 
 
 def _is_id(number: object) -> bool:

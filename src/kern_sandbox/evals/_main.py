@@ -38,12 +38,14 @@ def evaluate(arguments: argparse.Namespace) -> int:
         a target that was named cannot run.
 
     Raises:
-        SpecError: nothing fits what was asked for.
+        SpecError: nothing fits what was asked for, or a file cannot be written.
     """
     cases = _chosen(load(), arguments.family, arguments.case)
     if arguments.list:
         sys.stdout.write("".join(f"{case.id:40} {case.title}\n" for case in cases))
         return 0
+    for path in filter(None, (arguments.jsonl, arguments.html)):
+        _require_writable(path)
     targets, absent = _targets(arguments.target)
     about = fingerprint(absent)
     progress = Progress(sys.stderr, len(cases) * len(targets) * arguments.repeat)
@@ -142,6 +144,17 @@ def _cgroups() -> str:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
         kinds = {line.partition(" - ")[2].split()[0] for line in file}
     return "+".join(name for kind, name in (("cgroup", "v1"), ("cgroup2", "v2")) if kind in kinds) or "none"
+
+
+def _require_writable(path: str) -> None:
+    """Say so now, and not after all has run."""
+    try:
+        with open(path, "a", encoding="utf-8"):
+            return
+    except OSError as error:
+        raise SpecError(
+            "writing the results", errno=error.errno, path=path, hint="Name a file in a directory"
+        ) from error
 
 
 def _write(path: str, text: str) -> None:

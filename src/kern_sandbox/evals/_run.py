@@ -11,14 +11,14 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Literal
 
-from kern_sandbox import ExecutionResult, SandboxError
+from kern_sandbox import ExecutionResult, SandboxError, render
 
 from ._abilities import missing, site_of
 from ._cases import HERE, Case
 from ._judges import JUDGES, Evidence, Unclear, finished_mark
 from ._stage import Scene, Stage
 from ._targets import Demand, Exec, Subprocess, Unusable
-from ._text import raw_text, rendered_text
+from ._text import raw_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -237,8 +237,6 @@ def _judged(job: _Job, row: Row, scene: Scene, room: Room) -> Row:
     seconds = time.monotonic() - began
     result = results[-1]
     rendered = _rendered(result)
-    if case.claim.family == "text" and not rendered:
-        raise Unusable("this version of kern_sandbox has no renderer")
     if case.claim.family == "text" and not job.target.ours:
         rendered = raw_text(result)
     evidence = Evidence(case, results, rendered, scene, room, raced)
@@ -255,7 +253,7 @@ def _judged(job: _Job, row: Row, scene: Scene, room: Room) -> Row:
 
 def _rendered(result: ExecutionResult) -> str:
     try:
-        return rendered_text(result)
+        return render(result)
     except Exception as error:  # it promises to render whatever comes: what it raises is a finding
         raise Unclear(f"the renderer raised {type(error).__name__}: {error}") from error
 

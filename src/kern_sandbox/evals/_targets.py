@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import kern_sandbox
-from kern_sandbox import ExecutionResult, Sandbox, SandboxFault
+from kern_sandbox import ExecutionResult, Kernel, Sandbox, SandboxFault
 
 from ._older import Older, Unusable, temporary
 
@@ -169,15 +168,9 @@ class Prewarmed(Forked):
     def __init__(self) -> None:
         super().__init__(prewarm=2)
 
-    def why_not(self) -> str:
-        """Whether this version has the option."""
-        if "prewarm" not in inspect.signature(Sandbox).parameters:
-            return "this version of kern_sandbox has no option prewarm"
-        return super().why_not()
-
 
 class _KernelRoom(_EngineRoom):
-    def __init__(self, sandbox: Sandbox, kernel: Any, timeout_s: float) -> None:
+    def __init__(self, sandbox: Sandbox, kernel: Kernel, timeout_s: float) -> None:
         super().__init__(sandbox, {})
         self._kernel = kernel
         self._timeout_s = timeout_s
@@ -185,9 +178,7 @@ class _KernelRoom(_EngineRoom):
     def run(self, code: str, language: str) -> ExecutionResult:
         if language != "python":
             raise Unusable("a kernel runs Python only")
-        result = self._kernel.run_code(code, timeout_s=self._timeout_s)
-        assert isinstance(result, ExecutionResult)
-        return result
+        return self._kernel.run_code(code, timeout_s=self._timeout_s)
 
 
 class InKernel(Exec):
@@ -195,19 +186,11 @@ class InKernel(Exec):
 
     name = "kernel"
 
-    def why_not(self) -> str:
-        """Whether this version has kernels."""
-        if not hasattr(Sandbox, "kernel"):
-            return "this version of kern_sandbox has no Sandbox.kernel"
-        return super().why_not()
-
     @contextlib.contextmanager
     def room(self, demand: Demand) -> Iterator[Room]:
         """A Sandbox with a kernel."""
-        with Sandbox(**_options(demand)) as sandbox:
-            start: Any = getattr(sandbox, "kernel")  # noqa: B009 - not every version has it
-            with contextlib.closing(start()) as kernel:
-                yield _KernelRoom(sandbox, kernel, demand.timeout_s)
+        with Sandbox(**_options(demand)) as sandbox, sandbox.kernel() as kernel:
+            yield _KernelRoom(sandbox, kernel, demand.timeout_s)
 
 
 def _options(demand: Demand) -> dict[str, Any]:

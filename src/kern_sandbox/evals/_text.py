@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
-import kern_sandbox
+from kern_sandbox import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ._judges import Evidence
 
-__all__ = ["TEXT_JUDGES", "labels", "raw_text", "rendered_text", "unsafe"]
+__all__ = ["TEXT_JUDGES", "labels", "raw_text", "unsafe"]
 
 _HIDDEN = {
     0x034F,
@@ -48,14 +48,6 @@ _ALIKE = {
 _LOOKS_LIKE = {int(code, 16): letter for letter, codes in _ALIKE.items() for code in codes.split()}
 _CHARACTERS = 100_000
 _LABEL = re.compile(r"\[\s*sandbox\s*:")
-
-
-def rendered_text(result: ExecutionResult) -> str:
-    """``result`` as the renderer of kern_sandbox makes it, or ``""`` where this version has none."""
-    if "render" not in kern_sandbox.__all__:
-        return ""
-    render: Any = getattr(kern_sandbox, "render")  # noqa: B009 - not every version has it
-    return str(render(result))
 
 
 def raw_text(result: ExecutionResult) -> str:
@@ -104,7 +96,7 @@ def _clean(evidence: Evidence) -> str:
     if len(text) > most:
         return f"{len(text)} characters, more than {most}"
     wrong = [f"unsafe {', '.join(found[:8])}"] if (found := unsafe(text)) else []
-    genuine = labels(rendered_text(replace(evidence.result, stdout="x", stderr="", results=[], files=[])))
+    genuine = labels(render(replace(evidence.result, stdout="x", stderr="", results=[], files=[])))
     if labels(text) > genuine:
         wrong.append(f"{labels(text)} labels instead of {genuine}")
     wrong += [f"lost {part!r}" for part in evidence.parameters.get("keep", ()) if part not in text]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
 from .._profiles import with_profiles
 from ..errors import SpecError
-from ..sandbox import Sandbox
 from ..spec import BoxSpec
 
 __all__ = ["PREFIX", "Settings", "listed", "settings"]
@@ -88,8 +86,6 @@ def settings(environ: Mapping[str, str]) -> Settings:
 
 def _value(variable: _Variable, text: str) -> Any:
     name = PREFIX + variable.name
-    if variable.option not in inspect.signature(Sandbox).parameters:
-        raise SpecError(f"{name} is set, and this version of kern-sandbox has no option {variable.option}")
     try:
         value = variable.convert(text)
     except ValueError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
+from ..results import FaultType
 from . import _tables as tables
 from ._ranges import char_class, codes_of
 
@@ -22,9 +24,8 @@ _FOLDS = {
 """Every character to one that it reads as: the skeleton of a text has the text's own offsets."""
 
 _OPENING = re.compile(char_class(codes_of(tables.OPENING)))
-_LABEL = re.compile(
-    r"\[ *s *a *n *(?:d *b|\x01) *o *x *(?::| (?:timeout|oom|killed|escape|exec|startup))", re.IGNORECASE
-)
+_FAULTS = "|".join(kind.partition("_")[0] for kind in get_args(FaultType))
+_LABEL = re.compile(rf"\[ *s *a *n *(?:d *b|\x01) *o *x *(?::| (?:{_FAULTS}))", re.IGNORECASE)
 
 
 def rewrite_labels(text: str) -> str:

@@ -33,6 +33,10 @@ def about(error: SandboxError) -> dict[str, Any]:
     }
 
 
+def _not_reading() -> RpcError:
+    return RpcError(NOT_READING, "the program does not read its input any more")
+
+
 class LiveProcess:
     """A process whose pipes are copied by threads of its own, from ``start`` to its end.
 
@@ -49,6 +53,8 @@ class LiveProcess:
         self._tell = tell
         self._ended = ended
         self._input: queue.SimpleQueue[tuple[bytes | None, Request] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._over = False
 
     def start(self) -> None:
         """Begin to copy."""
@@ -57,11 +63,18 @@ class LiveProcess:
 
     def write(self, data: bytes, request: Request) -> None:
         """Give it input; ``request`` is answered when it has been written."""
-        self._input.put((data, request))
+        self._put(data, request)
 
     def end_input(self, request: Request) -> None:
         """Give it the end of its input, after what was written before."""
-        self._input.put((None, request))
+        self._put(None, request)
+
+    def _put(self, data: bytes | None, request: Request) -> None:
+        with self._lock:
+            if not self._over:
+                self._input.put((data, request))
+                return
+        request.fail(_not_reading())
 
     def send_signal(self, number: int) -> None:
         """Send the program a signal."""
@@ -77,7 +90,7 @@ class LiveProcess:
                 self._write(data)
                 request.reply({})
             except (OSError, ValueError):
-                request.fail(RpcError(NOT_READING, "the program does not read its input any more"))
+                request.fail(_not_reading())
 
     def _write(self, data: bytes | None) -> None:
         if data is None:
@@ -105,7 +118,9 @@ class LiveProcess:
             copier.join()
         os.close(over)
         self._process.close()
-        self._input.put(None)
+        with self._lock:  # what comes later finds nobody who would write it
+            self._over = True
+            self._input.put(None)
         self._tell("process.exit", end)
         self._ended()
 

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import platform
-import stat
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from .._forkserver.launch import Command, Outcome, Stop, run
 from ..checks import short
 from ..errors import StartError
 from ..spec import BoxSpec
-from ..workspace import DEPS, Workspace, empty_directory
+from ..workspace import DEPS, Workspace, remove_directory
 from ._inputs import OWN
 from ._registries import Registries, registries
 
@@ -190,7 +189,7 @@ def _keep_only_layer(room: Workspace) -> None:
     Raises:
         StartError: the command has put something else in its place.
     """
-    if not stat.S_ISDIR(os.stat(DEPS, dir_fd=room.fd, follow_symlinks=False).st_mode):
+    if not os.path.isdir(os.path.join(room.path, DEPS)) or os.path.islink(os.path.join(room.path, DEPS)):
         raise StartError("setup", f"keeping what the command made: {SHOWN} is no longer a directory")
     for name in os.listdir(room.path):
         if name == DEPS:
@@ -198,7 +197,4 @@ def _keep_only_layer(room: Workspace) -> None:
         try:
             os.unlink(name, dir_fd=room.fd)
         except IsADirectoryError:
-            fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=room.fd)
-            empty_directory(fd)
-            os.close(fd)
-            os.rmdir(name, dir_fd=room.fd)
+            remove_directory(name, dir_fd=room.fd)

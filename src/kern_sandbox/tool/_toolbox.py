@@ -170,7 +170,7 @@ class Toolbox:
         if self._python is not None:
             tools["reset"] = self._reset
         if name not in tools:
-            raise SpecError(f"there is no tool {name!r}: the tools are {', '.join(['run_code', *tools])}")
+            raise SpecError(f"there is no tool {short(name)}: the tools are {', '.join(['run_code', *tools])}")
         schema = next(one for one in [*file_definitions(), reset_definition()] if one.name == name).input_schema
         types = {key: each["type"] for key, each in schema["properties"].items()}
         return tools[name](**_checked(name, arguments, types, *schema["required"]))
@@ -202,7 +202,7 @@ class Toolbox:
     def _data(self, result: ExecutionResult) -> dict[str, Any]:
         stdout, stderr = self._bounded(result.stdout), self._bounded(result.code_stderr)
         fault = result.fault
-        files = result.files[:_FILES_SHOWN]
+        paths = self._within([_path(one.path) for one in result.files[:_FILES_SHOWN]])
         values = [self._bounded(value.text)[0] for value in result.results[:100] if value.text is not None]
         return {
             "success": result.success,
@@ -213,8 +213,8 @@ class Toolbox:
             "stdout": stdout[0],
             "stderr": stderr[0],
             "truncated": result.truncated or stdout[1] or stderr[1],
-            "values": values,
-            "files": [{"path": neutralise(one.path), "size": one.size, "change": one.change} for one in files],
+            "values": self._within(values),
+            "files": [{"path": path, "size": one.size, "change": one.change} for path, one in zip(paths, result.files)],
             "notes": [neutralise(note) for note in result.runtime_notes],
             "duration_ms": result.duration_ms,
         }
@@ -257,10 +257,26 @@ class Toolbox:
         return _only_text(text or "(the file is empty)", data={**about, "text": text, "truncated": cut})
 
     def _list(self, subdir: str = "") -> Answer:
-        names = [neutralise(name) for name in self._session.workspace.list_files(subdir)]
-        shown = names[:_FILES_SHOWN]
+        names = self._session.workspace.list_files(subdir)
+        shown = self._within([_path(name) for name in names[:_FILES_SHOWN]])
         more = [f"[… {len(names) - len(shown)} more …]"] if len(names) > len(shown) else []
         return _only_text("\n".join([*shown, *more]) or "(no files)", data={"files": shown, "total": len(names)})
+
+    def _within(self, lines: Sequence[str]) -> list[str]:
+        """As many of the lines, from the first on, as fit into a text that a model gets; one is always among them."""
+        shown: list[str] = []
+        room = self._limit
+        for line in lines:
+            room -= len(line) + 1
+            if room < 0 and shown:
+                break
+            shown.append(line)
+        return shown
+
+
+def _path(path: str) -> str:
+    """A file's name for the middle of a list: it is no more than one line of it."""
+    return neutralise(path).replace("\n", "\N{SYMBOL FOR NEWLINE}")
 
 
 def _require_unprotected(path: str, protected: Iterable[str]) -> None:

@@ -54,14 +54,15 @@ class Ceiling:
             WorkspaceError: they cannot be counted.
             SessionClosed: the workspace is closed.
         """
-        handle = self._held()
         try:
-            return usage(handle, enough)
+            handle = self._held()
+            try:
+                return usage(handle, enough)
+            finally:
+                os.close(handle)
         except OSError as error:
             what = f"count what the workspace {self.path} holds"
             raise WorkspaceError(what, errno=error.errno, path=self.path) from error
-        finally:
-            os.close(handle)
 
     def make_room(self, more: int) -> None:
         """Make sure that ``more`` bytes fit.

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Callable
 
-__all__ = ["Descent", "Directory", "LimitExceeded", "Lost", "Walk", "empty_directory", "open_forced"]
+__all__ = [
+    "Descent",
+    "Directory",
+    "LimitExceeded",
+    "Lost",
+    "Walk",
+    "empty_directory",
+    "open_forced",
+    "remove_directory",
+]
 
 OPEN_LEVELS = 32
 """Directories of one path that stay open; above them the way back is ``..``, checked against what was entered."""
@@ -283,6 +292,29 @@ def empty_directory(handle: int, passes: int = 5) -> bool:
         _unlock(handle, stat.S_IRWXU)
     with closing(Descent(os.open(".", READ_DIR_FLAGS, dir_fd=handle))) as descent:
         return any(_emptied(descent) for _ in range(passes))
+
+
+def remove_directory(path: str | bytes, dir_fd: int | None = None) -> None:
+    """Remove a directory with all that is in it, however deep; whoever else removes it does not disturb.
+
+    Args:
+        path: its name.
+        dir_fd: the directory that it lies in, as for ``os.open``.
+
+    Raises:
+        OSError: something in it cannot be removed.
+    """
+    try:
+        fd = os.open(path, STEP_FLAGS, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return
+    try:
+        empty_directory(fd)
+        os.rmdir(path, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return
+    finally:
+        os.close(fd)
 
 
 def _emptied(descent: Descent) -> bool:

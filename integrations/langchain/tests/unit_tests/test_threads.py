@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -62,6 +63,27 @@ def test_closing_closes_all_once_and_nothing_is_made_after_it() -> None:
     assert [thing.closed for thing in things] == [1, 1, 1]
     with pytest.raises(SessionClosed):
         threads.acquire("a")
+
+
+async def test_a_wait_that_is_cancelled_keeps_nothing() -> None:
+    began, go = threading.Event(), threading.Event()
+
+    def made() -> Thing:
+        began.set()
+        assert go.wait(30)
+        return Thing()
+
+    threads = Threads(made, 1)
+    waiting = asyncio.create_task(threads.acquired("a"))
+    await asyncio.to_thread(began.wait, 30)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go.set()
+    thing, _ = await threads.acquired("a")
+    threads.release("a")
+    use(threads, "b")
+    assert thing.closed == 1
 
 
 def test_many_at_once_share_one() -> None:

@@ -1,0 +1,47 @@
+"""The import graph is drawn as the code is."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+
+from house.test_floors import WORDS
+from support import REPO
+
+
+@pytest.fixture(scope="module")
+def maker() -> Any:
+    spec = importlib.util.spec_from_file_location("import_graph", REPO / "scripts" / "import_graph.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_shows_the_imports_of_today(maker: Any) -> None:
+    picture = (REPO / "docs" / "imports.svg").read_text(encoding="utf-8")
+    titles = {unescape(title) for title in re.findall("<title>(.*?)</title>", picture)} - {"rooms"}
+    made = maker.boxes()
+    arrows = {f"{box}->{other}" for box, others in made.items() for other in others}
+    assert titles == set(made) | arrows, "run `make graph`"
+
+
+def test_the_words_of_the_picture_are_those_of_the_floors(maker: Any) -> None:
+    assert maker.WORDS == WORDS
+
+
+def test_no_arrow_leads_back(maker: Any) -> None:
+    made = maker.boxes()
+    assert not [box for box in made if box in maker.reached(made, box)]
+
+
+def test_an_import_that_a_longer_way_implies_is_not_drawn(maker: Any) -> None:
+    graph = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+    assert maker.reached(graph, "a") == {"b", "c"}
+    assert "_linux" in maker.rooms()["_forkserver"]
+    assert "_linux" not in maker.boxes()["_forkserver"]
