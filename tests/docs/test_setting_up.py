@@ -39,7 +39,8 @@ def test_nothing_of_this_repository_is_installed_from_an_index(page: Path) -> No
 
 def test_an_index_is_found_and_a_clone_accepted() -> None:
     said = "`pip install kern-sandbox`\npip install -U 'langchain-kern-sandbox[deepagents]' # both\n"
-    assert unpublished(f"{said}pi install npm:pi-kern-sandbox") == ["kern-sandbox", "langchain-kern-sandbox[deepagents]", "npm:pi-kern-sandbox"]
+    found = unpublished(f"{said}pi install npm:pi-kern-sandbox")
+    assert found == ["kern-sandbox", "langchain-kern-sandbox[deepagents]", "npm:pi-kern-sandbox"]
     assert not unpublished("pip install . ./integrations/langchain && pip install 'kern-sandbox[cli]' mcp")
     assert not unpublished("pip install kern-sandbox==0.2.49")
 
