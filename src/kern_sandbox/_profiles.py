@@ -66,6 +66,8 @@ def with_profiles(options: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: ``profiles`` is not a list of names that are there, or two of them or the file are at odds.
         HostError: there is no reader of TOML.
     """
+    if "devices" in options:  # which only a profile gives: there they are vetted
+        raise SpecError('unknown option devices: name a profile of kern.toml, e.g. profiles=["vgpio:leds"]')
     merged = dict(options)
     names = merged.pop("profiles", None)
     if names is None:

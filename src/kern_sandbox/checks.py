@@ -127,8 +127,9 @@ def check_env(env: object, option: str = "env") -> dict[str, str]:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise SpecError(f"{option} has the name {short(name)}: a name is a non-empty str without '=' and NUL")
         if not isinstance(value, str) or not _encodes(name + value):
+            given = "" if isinstance(value, str) else f" is of type {type(value).__name__}, which"
             accepted = "a value is a str without NUL and lone surrogates"
-            raise SpecError(f"{option}[{short(name)}] is not accepted. Accepted: {accepted}")
+            raise SpecError(f"{option}[{short(name)}]{given} is not accepted. Accepted: {accepted}")
         if len(os.fsencode(name + value)) + 1 >= _MAX_STRING:
             raise SpecError(f"{option}[{short(name)}] is too long: Linux takes less than 128 KiB. {_USE_A_FILE}")
     if sum(len(name) + len(value) for name, value in env.items()) > _MAX_ENV_BYTES:

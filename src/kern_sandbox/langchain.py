@@ -11,5 +11,5 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name != "langchain_kern_sandbox":
             raise
-        hint = f"{__name__} stands on it: pip install 'kern-sandbox[langchain]'"
+        hint = f"{__name__} stands on it: pip install 'kern-sandbox[langchain]', in a clone ./integrations/langchain"
         raise ModuleNotFoundError(f"{error}. {hint}", name=error.name) from error

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ._forkserver.client import put_waiting, take_waiting
+from ._profiles import with_profiles
 from .errors import SandboxError
 from .session import How, Session
 from .spec import BoxSpec
@@ -41,7 +42,7 @@ def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionR
 
 
 def _next_session(options: Mapping[str, Any]) -> Session:
-    BoxSpec.of(**options)  # what is not accepted has no business in a key
+    BoxSpec.of(**with_profiles(options))  # what is not accepted has no business in a key
     key = repr(sorted(options.items()))
     found = take_waiting(key)
     return found if isinstance(found, _OneOfMany) else _OneOfMany(key, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -52,6 +53,9 @@ def _tmpfs(value: object, memory_mb: int | None) -> Mapping[str, int] | None:
                 f"tmpfs[{path!r}]={text!r} is more than memory_mb={memory_mb}: it is memory and is charged to the box"
             )
         sizes[path] = size
+    for inner, outer in itertools.permutations(sizes, 2):
+        if inner.startswith(f"{outer}/"):
+            raise SpecError(f"tmpfs has {inner!r} below {outer!r}, which is scratch already: leave one of them out")
     return sizes
 
 
@@ -202,7 +206,8 @@ class BoxSpec:
         known = cls.__dataclass_fields__
         unknown = sorted(set(options) - set(known))
         if unknown:
-            raise SpecError(f"unknown option {unknown[0]}: accepted are {', '.join(known)}")
+            accepted = ["workspace", "profiles", *(name for name in known if name != "devices")]
+            raise SpecError(f"unknown option {unknown[0]}: accepted are {', '.join(accepted)}")
         given = {name: options.get(name, spec.default) for name, spec in known.items()}
         given["cap_drop"] = _cap_drop(given["cap_drop"])
         profile = _profile(given, _mounts(options.get("mounts")))

@@ -107,6 +107,8 @@ def _parsed(item: str) -> Entry:
     for mark, words in (("://", "leave the scheme out"), ("@", "leave the user out"), ("/", "a path is no part of it")):
         if mark in item:
             raise ValueError(words)
+    if item == "*":
+        raise ValueError("every host at once is what network=True gives")
     below = item.startswith("*.")
     rest = item[2:] if below else item
     bare = rest.count(":") > 1 and not rest.startswith("[")

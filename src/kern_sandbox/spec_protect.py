@@ -11,7 +11,10 @@ from .errors import SpecError
 __all__ = ["check_protect"]
 
 _MOST = 32  # each may need a descriptor in one frame to the fork server
-_ACCEPTED = 'paths in the box such as ["/srv/project/.git/hooks"], or a mapping of such paths to None or a text'
+_ACCEPTED = (
+    'absolute paths in the box without "..", such as ["/srv/project/.git/hooks"], '
+    "or a mapping of such paths to None or a text"
+)
 
 
 def check_protect(value: object, *, capabilities: bool) -> Mapping[str, str | None]:
@@ -28,10 +31,11 @@ def check_protect(value: object, *, capabilities: bool) -> Mapping[str, str | No
         return {}
     if not isinstance(value, (Mapping, list, tuple)) or len(value) > _MOST:
         raise bad("protect", value, f"at most {_MOST} {_ACCEPTED}")
-    given = dict(value) if isinstance(value, Mapping) else dict.fromkeys(value)
-    for path, text in given.items():
+    pairs = list(value.items()) if isinstance(value, Mapping) else [(path, None) for path in value]
+    for path, text in pairs:
         if not _is_normal(path) or not (text is None or isinstance(text, str)):
-            raise bad("protect", {path: text}, _ACCEPTED)
+            raise bad("protect", {path: text} if isinstance(value, Mapping) else [path], _ACCEPTED)
+    given = dict(pairs)
     if given and capabilities:
         raise SpecError("cap_drop=() lets the code unmount what protect= puts in place: leave one of them out")
     return given

@@ -22,12 +22,14 @@ BAD_OPTIONS = [
     ("network", [None, 1, 0, "yes", "host"]),
     ("tmpfs", ["512m", ["/tmp"], {"/tmp": 512}, {"/tmp": "512"}, {"/tmp": "0m"}, {"/tmp": "-1m"}, {"/tmp": "1.5g"}]),
     ("tmpfs", [{"tmp": "1m"}, {"/": "1m"}, {"/etc": "1m"}, {"/workspace": "1m"}, {"/tmp/../etc": "1m"}, {1: "1m"}]),
+    ("tmpfs", [{"/tmp": "2m", "/tmp/a": "1m"}, {"/data/a/b": "1m", "/data/a": "1m"}]),
     ("tmpfs", [{"/tmp": "513m"}, {"/tmp": "1g"}, {"/tmp": None}, {"/tmp": "m"}, {"/tmp": "\u0661m"}, {"/tmp": ""}]),
     ("env", ["A=b", [("A", "b")], {"A": 1}, {"A": None}, {1: "b"}, {"": "b"}, {"A=B": "c"}, {"A\0": "b"}, {"A": "\0"}]),
     ("env", [{"A": "x" * (1 << 21)}, {"A": "\ud800"}, {"\ud800": "x"}, {"A": "x" * 200_000}]),
     ("max_output_bytes", [None, "1m", 0, -1, 1.5, True, 1 << 40]),
     ("require_limits", [None, 1, "yes"]),
     ("cap_drop", [None, 5, "ALL", ("NET_RAW",), {"ALL"}, Odd()]),
+    ("protect", ["/workspace/x", ["x"], [["/workspace/x"]], ["/workspace/../x"], {"/workspace/x": 1}, [1], 1]),
     ("track_files", [None, 1, "no"]),
     ("workspace", ["", 1, b"\0", "a\0b", ["x"]]),
 ]
@@ -36,7 +38,7 @@ GOOD_OPTIONS = [
     {"memory_mb": None}, {"memory_mb": 16}, {"cpus": None}, {"cpus": 1}, {"cpus": 0.5}, {"pids": 8}, {"timeout_s": 60},
     {"timeout_s": 59.5}, {"tmpfs": None}, {"tmpfs": {}}, {"tmpfs": {"/tmp": "1m", "/scratch/x": "64K"}}, {"env": None},
     {"env": {"A": ""}}, {"env": {"A": "gr\u00fc\u00dfe", "\u00fc": "x" * 100_000}}, {"max_output_bytes": 100},
-    {"workspace": None},
+    {"workspace": None}, {"tmpfs": {"/data/a": "1m", "/data/ab": "1m"}}, {"protect": ["/workspace/x"]},
 ]  # fmt: skip
 
 
@@ -63,7 +65,12 @@ def test_a_good_option_is_accepted_and_runs(make, good):
         ({"memory_mb": "many"}, ["memory_mb", "'many'", "from 16 to"]),
         ({"tmpfs": {"/tmp": "512"}}, ["tmpfs", "/tmp", "'512'", "unit"]),
         ({"tmpfs": {"/tmp": "600m"}}, ["tmpfs", "/tmp", "600m", "memory_mb=512"]),
+        ({"tmpfs": {"/tmp": "2m", "/tmp/a": "1m"}}, ["'/tmp/a' below '/tmp'", "leave one of them out"]),
         ({"env": {"A=B": "c"}}, ["env", "'A=B'", "'='"]),
+        ({"env": {"A": 1}}, ["env['A']", "of type int", "a str"]),
+        ({"protect": ["x"]}, ["protect=['x']", "absolute"]),
+        ({"egress_allow": ["*"]}, ["egress_allow", "'*'", "network=True"]),
+        ({"mounts": {"/srv/.ssh": "/a"}}, [".ssh", "choose a directory without"]),
         ({"network": "host"}, ["network", "'host'", "True or False"]),
         ({"cap_drop": 5, "user": 1000}, ["cap_drop", "5", '("ALL",)']),
         ({"cap_drop": 5, "security_profile": "untrusted"}, ["cap_drop", "5", '("ALL",)']),
@@ -78,6 +85,15 @@ def test_the_message_has_the_option_the_value_and_what_is_accepted(options, word
 def test_an_option_that_does_not_exist_is_refused():
     with pytest.raises((kern.SpecError, TypeError), match="memory"):
         kern.run_code("1", memory=512)
+
+
+def test_devices_come_by_profiles_only_where_they_are_vetted():
+    with pytest.raises(kern.SpecError, match=r"unknown option devices.*profiles="):
+        kern.run_code("1", devices=["kmsg"])
+    with pytest.raises(kern.SpecError, match="unknown option device: accepted are workspace, profiles, ") as raised:
+        kern.run_code("1", device=["kmsg"])
+    assert "devices" not in str(raised.value)
+    assert kern.run_code("print(1)", profiles=None).stdout == "1\n"
 
 
 def test_a_workspace_that_is_no_directory_is_refused_with_its_path(tmp_path):

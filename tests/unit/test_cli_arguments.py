@@ -73,7 +73,7 @@ def test_every_option_of_a_sandbox_has_a_flag_with_help(command: str, capsys: Pr
 def test_help_names_every_exit_status_that_is_not_the_codes_own(command: str, capsys: Printed) -> None:
     main([command, "--help"])
     said = capsys.readouterr().out
-    for status in ("124", "126", "127", "137", "159", "125", "130", "141"):
+    for status in ("1  startup_failed", "124", "126", "127", "137", "159", "125", "130", "141"):
         assert status in said
 
 
@@ -128,6 +128,14 @@ def test_flags_become_options() -> None:
     }
 
 
+def test_a_relative_mount_is_one_of_the_directory_that_the_shell_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mounts = sandbox_options(parse(["run", "-c", "1", "--mount", ".:/a", "--mount", "sub/:/b:rw"]))["mounts"]
+    assert mounts == {str(tmp_path): ("/a", "ro"), str(tmp_path / "sub"): ("/b", "rw")}
+
+
 def test_tmpfs_none_is_no_scratch_at_all() -> None:
     assert sandbox_options(parse(["run", "-c", "1", "--tmpfs", "none"]))["tmpfs"] == {}
 
@@ -150,13 +158,15 @@ def test_all_after_the_first_double_dash_is_the_program_and_its_arguments() -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "COMMAND"),
+        ([], "kern-sandbox --help lists them"),
         (["fly"], "fly"),
         (["run"], "FILE, -c CODE"),
         (["run", "-c", "1", "file.py"], "one thing to run"),
         (["run", "-c", "1", "--pid", "3"], "--pid"),
-        (["run", "-c", "1", "--cpus", "many"], "--cpus"),
-        (["run", "-c", "1", "--memory-mb", "x"], "whole number or none"),
+        (["run", "-c", "1", "--cpus", "many"], "--cpus: 'many' is not a number"),
+        (["run", "-c", "1", "--pids", "many"], "--pids: 'many' is not a whole number"),
+        (["run", "-c", "1", "--memory-mb", "1g"], "--memory-mb: '1g' is not a whole number of MiB"),
+        (["eval", "--jobs", "x"], "--jobs: 'x' is not a whole number"),
         (["run", "-c", "1", "--env", "A"], "NAME=VALUE"),
         (["run", "-c", "1", "--env", "=x"], "NAME=VALUE"),
         (["run", "-c", "1", "--tmpfs", "/tmp"], "PATH=SIZE"),
@@ -164,7 +174,7 @@ def test_all_after_the_first_double_dash_is_the_program_and_its_arguments() -> N
         (["run", "-c", "1", "--mount", "/srv:/a:rx"], "DIR:TARGET"),
         (["run", "-c", "1", "--language", "cobol"], "cobol"),
         (["run", "-c", "1", "--json", "--plan"], "not allowed"),
-        (["run", "-c", "#!/usr/bin/ruby\n1"], "--language"),
+        (["run", "-c", "#!/usr/bin/ruby\n1"], "--language python, bash, sh, node"),
         (["run", "no/such/file.py"], "No such file"),
         (["run", "."], "Is a directory"),
         (["run", "-c", "1", "--stdin", "no/such/file"], "--stdin"),
@@ -172,13 +182,15 @@ def test_all_after_the_first_double_dash_is_the_program_and_its_arguments() -> N
         (["exec"], "no program"),
         (["exec", "--"], "no program"),
         (["exec", "--language", "sh", "--", "ls"], "--language"),
-        (["exec", "--memory-mb", "1", "--", "ls"], "memory_mb=1"),
+        (["exec", "--memory-mb", "1", "--", "ls"], "error: --memory-mb: memory_mb=1"),
+        (["run", "-c", "1", "--security-profile", "untrusted", "--keep-caps"], "error: --keep-caps: cap_drop=()"),
         (["exec", "--timeout-s", "nan", "--", "ls"], "timeout_s=nan"),
         (["exec", "--cwd", "there", "--", "ls"], "cwd"),
         (["exec", "--", ""], "argv"),
         (["doctor", "now"], "now"),
         (["runn", "-c", "1"], "did you mean run?"),
         (["run", "-c", "1", "--memry-mb=3"], "did you mean --memory-mb?"),
+        (["run", "-c", "1", "--time", "3"], "did you mean --timeout-s?"),
         (["run", "-c", "1", "--language", "pyton"], "did you mean python?"),
         (["exec", "ls", "-l"], "say -- before the program"),
         (["completion", "csh"], "csh"),

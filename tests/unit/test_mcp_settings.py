@@ -36,6 +36,7 @@ def test_a_variable_that_is_empty_is_not_set() -> None:
         ("KERN_MCP_TIMEOUT", "-1", "seconds"),
         ("KERN_MCP_PROFILES", "vcpu", "names from kern.toml"),
         ("KERN_MCP_KERNEL", "yes", "1: Python keeps"),
+        ("KERN_MCP_IMAGE", "UPPER", "python:3.12-slim"),
         ("KERN_MCP_MEMORY", "512", "KERN_MCP_MEMORY_MB"),
     ],
 )
@@ -48,7 +49,11 @@ def test_a_bad_value_is_refused_with_the_name_and_what_is_accepted(name: str, va
 
 @pytest.mark.parametrize(
     ("variables", "words"),
-    [({"KERN_MCP_TIMEOUT": "soon"}, "KERN_MCP_TIMEOUT='soon'"), ({"KERN_MCP_WORKSPACE": "/etc"}, "/etc")],
+    [
+        ({"KERN_MCP_TIMEOUT": "soon"}, "KERN_MCP_TIMEOUT='soon'"),
+        ({"KERN_MCP_WORKSPACE": "/etc"}, "KERN_MCP_WORKSPACE: using '/etc'"),
+        ({"KERN_MCP_WORKSPACE": "/no/such"}, "KERN_MCP_WORKSPACE: open the workspace"),
+    ],
 )
 def test_the_server_does_not_start_with_a_bad_value(variables: dict[str, str], words: str) -> None:
     done = subprocess.run(

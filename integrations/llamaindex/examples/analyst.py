@@ -1,7 +1,7 @@
 """An agent that analyses a file in boxes and mends its own bug, with a model that is a script: no key, no network.
 
-pip install llama-index-tools-kern-sandbox
-python analyst.py
+pip install . ./integrations/llamaindex
+python integrations/llamaindex/examples/analyst.py
 """
 
 from __future__ import annotations

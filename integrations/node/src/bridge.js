@@ -5,6 +5,11 @@ import { BridgeError, errorOf } from "./errors.js";
 
 const PATIENCE_MS = 5000;
 
+function notStarted(error) {
+  if (error.code !== "ENOENT") return error.message;
+  return "no such command. It comes with the Python package kern-sandbox: put that on PATH, or name its whole path";
+}
+
 export class Bridge {
   #child;
   #ended; // settles when the child is gone
@@ -18,7 +23,7 @@ export class Bridge {
   constructor([program, ...words], { env, stderr }) {
     this.#child = spawn(program, words, { env, stdio: ["pipe", "pipe", stderr] });
     this.#ended = new Promise((resolve) => {
-      this.#child.once("error", (error) => this.#end(`starting ${program}: ${error.message}`, resolve));
+      this.#child.once("error", (error) => this.#end(`starting ${program}: ${notStarted(error)}`, resolve));
       this.#child.once("close", (code, signal) => this.#end(`${program} has ended (${signal ?? code})`, resolve));
     });
     this.#child.stdin.on("error", () => {}); // its end is what tells

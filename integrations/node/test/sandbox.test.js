@@ -48,6 +48,14 @@ test("a fault is data, and a wrong option is an error that says what is accepted
   await assert.rejects(engine.sandbox({ no_such: 1 }), /unknown option 'no_such'/);
 });
 
+test("an engine that is not there is an error that says what to put on PATH", async () => {
+  await assert.rejects(connect({ command: ["/no/such/kern-sandbox", "serve"] }), (error) => {
+    assert(error instanceof BridgeError);
+    assert.match(error.message, /starting \/no\/such\/kern-sandbox: no such command.*Python package.*PATH/);
+    return true;
+  });
+});
+
 test("a program gets arguments, variables, a directory and input, and streams its output", async () => {
   const heard = [];
   const result = await sandbox.run(["sh", "-c", 'cat; echo "$A $PWD $1"; echo no >&2', "sh", "x y"], {

@@ -144,7 +144,7 @@ export class Box {
     const [program, ...rest] = this.config.command;
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => ENGINE_ENV.test(name)));
     this.#engine = await connect({ command: [program!, ...rest], env, stderr: "ignore" }).catch((error) => {
-      const hint = "Install it with `pip install kern-sandbox`, or name it as `command` in kern-sandbox.json";
+      const hint = "`command` in kern-sandbox.json names the engine; the extension's README says how to install it";
       throw new Error(`${error.message}. ${hint}`);
     });
     this.#sandbox = await this.#open(this.#optional);

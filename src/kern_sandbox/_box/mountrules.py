@@ -200,14 +200,14 @@ def _refusal(path: str) -> str:
             return f"{holds} is the host's own and is never shown; choose a directory of your own"
     for place in (*_NEVER_ITSELF, *_homes()):
         if _within(place, path):
-            return f"{place} is never shown as a whole; mount a directory in it"
+            return f"{place} is never shown as a whole; choose a directory in it"
     for place in _own_state():
         if _within(path, place) or _within(place, path):
-            return f"{place} is kern_sandbox's own state"
+            return f"{place} is kern_sandbox's own state; choose a directory of your own"
     parts = path.split("/")
     for before, part in zip(["", *parts], parts):
         if part in _CREDENTIALS or (before == ".config" and part in _CREDENTIAL_CONFIGS):
-            return f"a path with {part} in it holds credentials"
+            return f"a path with {part} in it holds credentials; choose a directory without"
     return ""
 
 
@@ -243,7 +243,7 @@ def _same_file(about: os.stat_result) -> str:
         except OSError:
             continue
         if (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino):
-            return f"it is {name} under another name"
+            return f"it is {name} under another name; choose a directory of your own"
     return ""
 
 
@@ -262,7 +262,7 @@ def _held(real: str) -> str:
     with os.scandir(real) as entries:
         for entry in entries:
             if entry.name in _TELLTALE:
-                return f"{entry.name} in it holds credentials"
+                return f"{entry.name} in it holds credentials; choose a directory without"
             if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
-                return f"{entry.name} in it is a socket, a way to a process outside"
+                return f"{entry.name} in it is a socket, a way to a process outside; choose a directory without"
     return ""

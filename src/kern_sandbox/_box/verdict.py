@@ -28,6 +28,10 @@ EXIT_ESCAPE = 159  # 128 + SIGSYS
 EXIT_KILLED = 137  # 128 + SIGKILL
 EXIT_FILE_SIZE = 153  # 128 + SIGXFSZ
 
+_PRELOAD_HINT = (
+    "preload= names modules that the box's Python can import: "
+    'setup="pip install …" brings them in, or mounts= with PYTHONPATH in env='
+)
 _HOST_HINTS = {
     errno.EPERM: "Policy forbids unprivileged user namespaces here; `kern-sandbox doctor` names the setting to change",
     errno.EACCES: "A security module forbids unprivileged user namespaces; `kern-sandbox doctor` names the profile",
@@ -82,7 +86,7 @@ def raise_failure(reason: Mapping[str, Any]) -> NoReturn:
         raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
     path = reason.get("path")
     if stage == "preload":
-        raise StartError(stage, text, hint="preload= names modules that the box's Python can import")
+        raise StartError(stage, text, hint=_PRELOAD_HINT)
     if code in (errno.EMFILE, errno.ENFILE):
         raise HostError(f"making a box: {text}", path=path, hint="The host's limit of open files: raise `ulimit -n`")
     if stage in ("namespaces", "nesting"):

@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..checks import LANGUAGES
 from ..spec import MEMORY_MB, PIDS
+from ._values import count, mebibytes, mount, number, pair, tmpfs, whole
 
-__all__ = ["Parser", "command_line", "guess_language", "parse", "sandbox_options"]
+__all__ = ["Parser", "command_line", "flag_of", "guess_language", "parse", "sandbox_options"]
 
 _SUFFIXES = {
     ".py": "python", ".pyw": "python", ".bash": "bash", ".sh": "sh", ".js": "node", ".cjs": "node", ".mjs": "node",
@@ -37,12 +38,18 @@ _OPTIONS = (
 _STATUS = """\
 exit status:
   that of the code (128+n where signal n ended it), and
+    1  startup_failed: the image cannot be had
   124  timeout: it ran past --timeout-s
   126  exec_failed: the program cannot be executed     127  it was not found
   137  oom, killed or disk_full: it was killed          159  escape_blocked
   125  the sandbox itself failed (`kern-sandbox doctor` may say why)
     2  the command line is wrong                       130  Ctrl-C
   141  nobody reads the output any more
+"""
+_TYPED = """\
+A program reads nothing where standard input is a terminal. To type to one:
+  kern-sandbox exec --stdin - -- bash
+
 """
 _IMAGE_STATUS = """\
 exit status:
@@ -81,6 +88,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """As of argparse, with the nearest word that is accepted."""
+        if message.endswith("required: COMMAND"):
+            super().error(f"no command is named; {self.prog} --help lists them")
         choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         super().error(message + (_meant(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""))
 
@@ -98,7 +107,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
+    begun = [name for name in known if len(word) > len("--x") and name.startswith(word)]
+    near = begun or difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -120,6 +130,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if rest:
         arguments.argv += rest
     return arguments
+
+
+def flag_of(command: str, words: str) -> str:
+    """The flag of a command for the option of a Sandbox that an error's words begin with, or ``""``."""
+    option = re.match(r"\w*", words)
+    flags = {one.dest: one.option_strings[0] for one in command_line()[1][command].actions() if one.option_strings}
+    return flags.get(option[0] if option else "", "")
 
 
 def command_line() -> tuple[Parser, dict[str, Parser]]:
@@ -163,7 +180,7 @@ def _run(commands: Any) -> None:
 
 def _exec(commands: Any) -> None:
     usage = "kern-sandbox exec [options] -- PROGRAM [ARGUMENT ...]"
-    made = _command(commands, "exec", "run a program in a fresh box", usage=usage, epilog=_STATUS)
+    made = _command(commands, "exec", "run a program in a fresh box", usage=usage, epilog=_TYPED + _STATUS)
     made.add_argument("argv", nargs="*", metavar="PROGRAM", help="the program and its arguments, after --")
     made.add_argument("--cwd", metavar="DIR", help="start there, as the box shows it (default: /workspace)")
     _add_common(made)
@@ -219,8 +236,8 @@ def _eval(commands: Any) -> None:
     add(
         "--target", action="append", metavar="NAME", help="only on this target; may be repeated (default: all that run)"
     )
-    add("--repeat", type=_count, default=1, metavar="N", help="run every case N times, to find what fails now and then")
-    add("--jobs", type=_count, default=1, metavar="N", help="run N cases at once (default: 1)")
+    add("--repeat", type=count, default=1, metavar="N", help="run every case N times, to find what fails now and then")
+    add("--jobs", type=count, default=1, metavar="N", help="run N cases at once (default: 1)")
     words = "do not run the control of each attack that failed, which shows that it proves something"
     add("--no-controls", dest="controls", action="store_false", help=words)
     add("--list", action="store_true", help="list the cases and run nothing")
@@ -249,26 +266,26 @@ def _add_limits(box: Any) -> None:
     words = "the operating system of the box, e.g. python:3.12-slim or dir:/srv/rootfs (default: this machine's own)"
     add("--image", metavar="NAME", help=words)
     add("--workspace", metavar="DIR", help="shown at /workspace and kept (default: temporary)")
-    add("--memory-mb", type=_whole_or_none, default=MEMORY_MB, metavar="N", help="MiB, or none (default: 512)")
+    add("--memory-mb", type=mebibytes, default=MEMORY_MB, metavar="N", help="MiB, or none (default: 512)")
     words = "MiB that the workspace may take, watched (default: no ceiling)"
-    add("--workspace-mb", type=_whole_or_none, metavar="N", help=words)
-    add("--cpus", type=float, metavar="N", help="processors, e.g. 1.5 (default: all)")
-    add("--pids", type=int, default=PIDS, metavar="N", help="processes and threads (default: 256)")
-    add("--timeout-s", type=float, default=30.0, metavar="S", help="seconds of wall clock (default: 30)")
+    add("--workspace-mb", type=mebibytes, metavar="N", help=words)
+    add("--cpus", type=number, metavar="N", help="processors, e.g. 1.5 (default: all)")
+    add("--pids", type=whole, default=PIDS, metavar="N", help="processes and threads (default: 256)")
+    add("--timeout-s", type=number, default=30.0, metavar="S", help="seconds of wall clock (default: 30)")
     words = "scratch in memory, e.g. /tmp=512m; none for none (default: /tmp=64m); may be repeated"
-    add("--tmpfs", action="append", type=_tmpfs, metavar="PATH=SIZE", help=words)
+    add("--tmpfs", action="append", type=tmpfs, metavar="PATH=SIZE", help=words)
     words = "a profile of kern.toml, e.g. vcpu:heavy; may be repeated (kern-sandbox profiles lists them)"
     add("--profile", dest="profiles", action="append", metavar="KIND:NAME", help=words)
-    add("--env", action="append", type=_pair, metavar="NAME=VALUE", help="a variable; may be repeated")
+    add("--env", action="append", type=pair, metavar="NAME=VALUE", help="a variable; may be repeated")
     words = "run once with the network, e.g. 'pip install pandas'; what it installs is kept"
     add("--setup", metavar="COMMAND", help=words)
     words = "give the code a copy of what --setup installed, which it may change"
     add("--deps-writable", dest="deps_readonly", action="store_false", help=words)
     words = "kept of stdout and stderr each (default: 67108864)"
-    add("--max-output-bytes", type=int, default=64 << 20, metavar="N", help=words)
+    add("--max-output-bytes", type=whole, default=64 << 20, metavar="N", help=words)
     words = "refuse to run where memory and pids limits do not hold for the box as a whole"
     add("--require-limits", action="store_true", help=words)
-    add("--prewarm", type=int, default=0, metavar="N", help="boxes for Python kept ready (default: 0)")
+    add("--prewarm", type=whole, default=0, metavar="N", help="boxes for Python kept ready (default: 0)")
     add("--preload", action="append", metavar="MODULE", help="a module imported ahead; may be repeated")
     words = "do not look for changed files (they are part of --json)"
     add("--no-track-files", dest="track_files", action="store_false", help=words)
@@ -282,7 +299,7 @@ def _add_security(box: Any) -> None:
     words = "the same for --setup alone, instead of --egress-allow; may be repeated"
     add("--setup-egress-allow", action="append", metavar="HOST", help=words)
     words = "show a directory of this machine, read-only unless :rw follows; may be repeated"
-    add("--mount", dest="mounts", action="append", type=_mount, metavar="DIR:TARGET", help=words)
+    add("--mount", dest="mounts", action="append", type=mount, metavar="DIR:TARGET", help=words)
     words = "a path in the box that stays read-only below a writable mount; may be repeated"
     add("--protect", action="append", metavar="PATH", help=words)
     words = "untrusted turns every tightening on and refuses an option that loosens one"
@@ -290,47 +307,9 @@ def _add_security(box: Any) -> None:
     add("--apparmor", metavar="PROFILE", help="a loaded AppArmor profile for the code")
     words = "keep capabilities over the box's own namespaces"
     add("--keep-caps", dest="cap_drop", action="store_const", const=(), default=("ALL",), help=words)
-    add("--user", type=int, metavar="UID", help="the user and group id that the code sees itself as (default: 0)")
+    add("--user", type=whole, metavar="UID", help="the user and group id that the code sees itself as (default: 0)")
     words = "read-only (the default), or scratch: writable, in memory, gone with the box"
     add("--root", default="read-only", metavar="KIND", help=words)
-
-
-def _whole_or_none(text: str) -> int | None:
-    return None if text == "none" else int(text)
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
-def _tmpfs(text: str) -> tuple[str, str]:
-    path, equals, size = text.partition("=")
-    if text != "none" and not (equals and path and size):
-        raise argparse.ArgumentTypeError(f"{text!r} is not PATH=SIZE, e.g. /tmp=512m, nor none")
-    return path, size
-
-
-def _mount(text: str) -> tuple[str, tuple[str, str]]:
-    parts = text.split(":")
-    mode = parts.pop() if parts[-1] in ("ro", "rw") else "ro"
-    if len(parts) != 2 or not all(parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not DIR:TARGET, DIR:TARGET:ro or DIR:TARGET:rw")
-    return parts[0], (parts[1], mode)
-
-
-# argparse names the function where int() or float() fails.
-_whole_or_none.__name__ = "whole number or none"
-_count.__name__ = "whole number"
 
 
 def sandbox_options(arguments: argparse.Namespace) -> dict[str, Any]:

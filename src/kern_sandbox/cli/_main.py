@@ -12,8 +12,9 @@ import traceback
 from typing import TYPE_CHECKING, Callable, NoReturn
 
 from .. import doctor
+from ..checks import LANGUAGES
 from ..errors import SandboxError, SpecError
-from ._arguments import guess_language, parse, sandbox_options
+from ._arguments import flag_of, guess_language, parse, sandbox_options
 from ._input import Usage, code_of, input_of, whole
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def _status(argv: Sequence[str]) -> int:
 def _say_error(arguments: argparse.Namespace, error: Exception, words: str, hint: str) -> None:
     if arguments.debug:
         sys.stderr.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
-    _say(f"error: {words}")
+    flag = flag_of(arguments.command, words) if isinstance(error, SpecError) else ""
+    _say(f"error: {flag}: {words}" if flag else f"error: {words}")
     if arguments.json:
         _print_json({"error": {"type": type(error).__name__.lstrip("_"), "message": words, "hint": hint}})
 
@@ -158,7 +160,7 @@ def _run(arguments: argparse.Namespace) -> int:
     code, from_stdin = code_of(arguments)
     language = arguments.language or guess_language(code, arguments.file)
     if language is None:
-        raise Usage("the #! line names an interpreter that boxes do not have; say --language NAME")
+        raise Usage(f"the #! line names an interpreter that boxes do not have; say --language {', '.join(LANGUAGES)}")
     with input_of(arguments, taken=from_stdin) as stdin:
         return _call(arguments, stdin, lambda session, how: session.run_code(code, language, how))
 
@@ -244,6 +246,9 @@ def _conclude(result: ExecutionResult, sinks: Sequence[Sink]) -> None:
             lines.append(f"note: {name} went beyond --max-output-bytes; the rest was dropped")
     if result.fault is not None:
         lines.append(f"{result.fault.type}: {result.fault.message}")
+    elif result.exit_code - 128 in set(signal.Signals):
+        name = signal.Signals(result.exit_code - 128).name
+        lines.append(f"note: {result.exit_code} is the exit status of a program that {name} has ended")
     if lines and not all(sink.at_line_start for sink in sinks if sink.fd == 2 or sink.terminal):
         lines[0] = "\n" + lines[0]
     for line in lines:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from .._rpc import Server, claimed
-from ..errors import SandboxError
+from ..errors import MountRefused, SandboxError, WorkspaceError
 from ._server import McpServer
-from ._settings import listed, settings
+from ._settings import PREFIX, listed, settings
 
 __all__ = ["ABOUT", "main", "serve"]
 
@@ -53,6 +53,9 @@ def serve() -> int:
     """Serve until the client is gone; returns the exit status."""
     try:
         server = McpServer(settings(os.environ))
+    except (WorkspaceError, MountRefused) as error:
+        print(f"kern-mcp: {PREFIX}WORKSPACE: {error}", file=sys.stderr)
+        return 2
     except SandboxError as error:
         print(f"kern-mcp: {error}", file=sys.stderr)
         return 2

@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
-from .._profiles import with_profiles
 from ..errors import SpecError
-from ..spec import BoxSpec
+from ..sandbox import Sandbox
 
 __all__ = ["PREFIX", "Settings", "listed", "settings"]
 
@@ -92,7 +91,7 @@ def _value(variable: _Variable, text: str) -> Any:
         raise SpecError(f"{name}={text[:120]!r} is not accepted. Accepted: {variable.accepted}") from None
     if variable.option != "workspace":  # which is looked at when it is used
         try:
-            BoxSpec.of(**with_profiles({variable.option: value}))
+            Sandbox(**{variable.option: value}).close()
         except SpecError as error:
             raise SpecError(f"{name}={text[:120]!r} is not accepted ({error}): {variable.accepted}") from None
     return value
