@@ -23,9 +23,13 @@ DIST ?= dist
 BUILD_ARGS ?=
 RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
+VERSION_TESTS = tests/house/test_public_api.py \
+  $(patsubst %,tests/unit/test_%.py,archives cli_arguments cli_completion forksafe forkserver_imports guest_finder \
+    guest_run_once guest_show profiles rpc_ends values wire workspace) \
+  $(patsubst %,tests/box/test_%.py,bridge calls cli image_pythons kernel kernel_branches mcp output warm)
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
-.PHONY: setup check lint types house format dist dist-npm test test-user test-langchain test-llamaindex docs reference site evals bench vm-test clean
+.PHONY: setup check lint types house format dist dist-npm test test-user test-version test-langchain test-llamaindex docs reference site evals bench vm-test clean
 
 setup:  ## a virtual environment with this package, editable, and the tools
 	python3 -m venv $(VENV)
@@ -66,6 +70,9 @@ test-user:  ## as root: every test as an unprivileged user, in a home of its own
 	$(NOBODY) env -i PATH="$$PATH" HOME="$$home" TMPDIR="$$home/tmp" LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
 	  $(foreach name,CI KERN_DIST KERN_MUST_WORK KERN_EXPECT_INSTALLED PYTHONPATH,$(if $($(name)),$(name)="$($(name))")) \
 	  $(MAKE) --no-print-directory -C "$(CURDIR)" test PY="$(PY)" TESTS="$(TESTS)" ARGS="-p no:cacheprovider $(ARGS)"
+
+test-version:  ## the tests that feel PY's version the most: guest code, templates, kernels, faces
+	$(PY) -m pytest $(VERSION_TESTS) $(ARGS)
 
 test-langchain:  ## the adapter for LangChain, LangGraph and deepagents, built and installed
 	$(LANGCHAIN_PY) -m venv $(LANGCHAIN_VENV)
