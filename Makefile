@@ -2,6 +2,7 @@
 #
 #   PY         the interpreter that runs the tools (default: .venv's if `make setup` made it, else python3)
 #   TESTS      what `make test` runs                        ARGS   more options for pytest
+#   DIST       where `make dist` puts packages; BUILD_ARGS has more options for build, as --no-isolation
 #   CORE       what the targets of adapters install as kern-sandbox (a wheel; default: this tree)
 #   LANGCHAIN_VENV, LANGCHAIN_PY    where `make test-langchain` installs, and with which Python (3.11 or later)
 #   LLAMAINDEX_VENV, LLAMAINDEX_PY  where `make test-llamaindex` installs, and with which Python (3.10 or later)
@@ -18,12 +19,18 @@ LANGCHAIN_PY ?= python3
 LLAMAINDEX_VENV ?= $(VENV)/llamaindex
 LLAMAINDEX_PY ?= python3
 CORE ?= .
+DIST ?= dist
+BUILD_ARGS ?=
 RUN_IN_VM ?= run-in-vm
 VM_PY ?= python3
 DOT ?= dot
+VERSION_TESTS = tests/house/test_public_api.py \
+  $(patsubst %,tests/unit/test_%.py,archives cli_arguments cli_completion forksafe forkserver_imports guest_finder \
+    guest_run_once guest_show profiles rpc_ends values wire workspace) \
+  $(patsubst %,tests/box/test_%.py,bridge calls cli image_pythons kernel kernel_branches mcp output warm)
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
-.PHONY: setup check lint types house format dist test test-user test-langchain test-llamaindex docs graph reference site evals bench vm-test clean
+.PHONY: setup check lint types house format dist dist-npm test test-user test-version test-langchain test-llamaindex docs graph reference site evals bench vm-test clean
 
 setup:  ## a virtual environment with this package, editable, and the tools
 	python3 -m venv $(VENV)
@@ -45,9 +52,15 @@ format:  ## put the layout right
 	$(PY) -m ruff check --fix-only .
 	$(PY) -m ruff format .
 
-dist:  ## sdist and wheel, into dist/
-	$(PY) -m build
-	$(PY) -m twine check --strict dist/*
+dist: dist-npm  ## every package, into DIST: sdists, wheels, and npm's tarballs
+	for package in . integrations/langchain integrations/llamaindex; do \
+	  $(PY) -m build $(BUILD_ARGS) --outdir "$(DIST)" $$package || exit; done
+	$(PY) -m twine check --strict "$(DIST)"/*.tar.gz "$(DIST)"/*.whl
+
+dist-npm:  ## npm's tarballs; npm keeps what a umask did to a clone, so it gets a copy that is readable to all
+	@mkdir -p "$(DIST)" && copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && for package in node pi; do \
+	  cp -R integrations/$$package "$$copy" && chmod -R u=rwX,go=rX "$$copy/$$package" && \
+	  npm pack --pack-destination "$(DIST)" "$$copy/$$package" || exit; done
 
 test:  ## every test, as whoever you are
 	$(PY) -m pytest $(TESTS) $(ARGS)
@@ -56,8 +69,11 @@ test-user:  ## as root: every test as an unprivileged user, in a home of its own
 	@home="$(USER_HOME)"; [ -n "$$home" ] || { home=$$(mktemp -d); trap 'rm -rf "$$home"' EXIT; }; \
 	mkdir -p "$$home/tmp" && chown 65534:65534 "$$home" "$$home/tmp" && \
 	$(NOBODY) env -i PATH="$$PATH" HOME="$$home" TMPDIR="$$home/tmp" LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
-	  $(foreach name,CI KERN_MUST_WORK KERN_EXPECT_INSTALLED PYTHONPATH,$(if $($(name)),$(name)="$($(name))")) \
+	  $(foreach name,CI KERN_DIST KERN_MUST_WORK KERN_EXPECT_INSTALLED PYTHONPATH,$(if $($(name)),$(name)="$($(name))")) \
 	  $(MAKE) --no-print-directory -C "$(CURDIR)" test PY="$(PY)" TESTS="$(TESTS)" ARGS="-p no:cacheprovider $(ARGS)"
+
+test-version:  ## the tests that feel PY's version the most: guest code, templates, kernels, faces
+	$(PY) -m pytest $(VERSION_TESTS) $(ARGS)
 
 test-langchain:  ## the adapter for LangChain, LangGraph and deepagents, built and installed
 	$(LANGCHAIN_PY) -m venv $(LANGCHAIN_VENV)

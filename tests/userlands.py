@@ -7,11 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-from importlib.util import find_spec
 from pathlib import Path
 
 from images import Member, folder, layer, member, symlink
+from pythons import facts
 from support import need
 
 _NOT_NEEDED = frozenset(
@@ -37,12 +36,11 @@ def shell_layer(*more: Member) -> bytes:
     return layer(folder("bin"), member("bin/busybox", busybox(), mode=0o755), *names, *more)
 
 
-def put_python(root: Path, *, pip: bool = False) -> None:
-    """Fill ``root`` with this host's Python and a part of its library, without bytecode; a shell and pip if asked."""
+def put_python(root: Path, *, pip: bool = False, python: str = sys.executable) -> None:
+    """Fill ``root`` with a Python of this host and a part of its library, no bytecode; a shell and pip if asked."""
     need(shutil.which("ldd") is not None, "ldd is not installed")
-    binary = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
-    library = Path(sysconfig.get_path("stdlib"))
-    target = root / "usr/bin" / f"python3.{sys.version_info[1]}"
+    binary, library, version, packages = facts(python)
+    target = root / "usr/bin" / f"python{version}"
     target.parent.mkdir(parents=True)
     shutil.copy(binary, target)
     (target.parent / "python3").symlink_to(target.name)
@@ -59,16 +57,8 @@ def put_python(root: Path, *, pip: bool = False) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(needed, copy)
     if pip:
-        _put_pip(root / "usr/lib" / library.name)
+        need(bool(packages), "this Python has no pip")
+        shutil.copytree(packages, root / "usr/lib" / library.name / "pip")  # which every Python has on its path
         (root / "bin").mkdir()
         (root / "bin/sh").write_bytes(busybox())
         (root / "bin/sh").chmod(0o755)
-
-
-def _put_pip(library: Path) -> None:
-    """In the library itself, which every Python has on its path."""
-    found = find_spec("pip")
-    need(found is not None, "this Python has no pip")
-    assert found is not None
-    assert found.origin is not None
-    shutil.copytree(os.path.dirname(found.origin), library / "pip")

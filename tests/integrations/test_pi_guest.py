@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pythons import further
 from support import REPO, need
 
 if TYPE_CHECKING:
@@ -211,12 +212,12 @@ def test_find_answers_as_pi_does(tree: Path, pattern: str, paths: list[str]) -> 
 class Helper:
     """The helper as a process of the host."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, python: str) -> None:
         told = {
             "protected": [f"{root}/.pi", f"{root}/.git/config"],
             "context": [f"{root}/AGENTS.md", f"{root}/CLAUDE.md"],
         }
-        argv = [sys.executable, "-B", str(GUEST / "helper.py"), json.dumps(told)]
+        argv = [python, "-B", str(GUEST / "helper.py"), json.dumps(told)]
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.answer() == {"id": 0, "ok": {"leaving": [f"{root}/AGENTS.md"]}}
 
@@ -236,11 +237,11 @@ class Helper:
         return answer["ok"] if "ok" in answer else answer["error"]["code"]
 
 
-@pytest.fixture
-def helper(tmp_path: Path) -> Iterator[Helper]:
+@pytest.fixture(params=[sys.executable, *further()])
+def helper(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Helper]:
     (tmp_path / ".git").mkdir()
     (tmp_path / "AGENTS.md").symlink_to("/etc/hostname")
-    one = Helper(tmp_path)
+    one = Helper(tmp_path, request.param)
     yield one
     assert one.process.stdin is not None
     one.process.stdin.close()

@@ -6,7 +6,6 @@ They run in the first interpreter that has them: this one, or one of ``KERN_TEST
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from guests import Shown, guest
+from pythons import further
 from support import need
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FIGURE = {"image/png", "text/plain"}
 def python_with(module: str) -> str:
     """An interpreter that can import ``module``; the test skips (or fails) where there is none."""
     look = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
-    for python in [sys.executable, *filter(None, os.environ.get("KERN_TEST_PYTHONS", "").split(":"))]:
+    for python in [sys.executable, *further()]:
         if subprocess.run([python, "-c", look]).returncode == 0:
             return python
     return ""

@@ -1,23 +1,24 @@
 """The guest runs a file so that the code cannot tell it from a plain ``python FILE``.
 
 Every snippet runs twice, under the plain interpreter and under the guest; both streams and the exit status must be
-equal byte for byte. ``KERN_TEST_PYTHONS`` names further interpreters to do this with, separated by colons.
+equal byte for byte. ``KERN_TEST_PYTHONS`` names further interpreters to do this with, separated by colons; without it
+the oldest that a box may have is one, where it is found.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from guests import PROGRAM, guest, run
+from pythons import further
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PYTHONS = [sys.executable, *filter(None, os.environ.get("KERN_TEST_PYTHONS", "").split(":"))]
+PYTHONS = [sys.executable, *further()]
 
 SNIPPETS: dict[str, str | bytes] = {
     "nothing": "",

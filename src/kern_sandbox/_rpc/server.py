@@ -146,6 +146,7 @@ class Server:
         self._answers_cancelled = answers_cancelled
         self._workers = _Workers(workers)
         self._flying: dict[Id, Request] = {}
+        self._leaving = 0
         self._lock = threading.Condition()
 
     def serve(self) -> None:
@@ -154,7 +155,7 @@ class Server:
             for frame in self._wire.frames():
                 self._take(frame)
             with self._lock:
-                self._lock.wait_for(lambda: not self._flying or self._wire.broken, _LAST_WORDS_S)
+                self._lock.wait_for(lambda: not (self._flying or self._leaving) or self._wire.broken, _LAST_WORDS_S)
         finally:
             self._wire.broken = True
             with self._lock:
@@ -178,10 +179,15 @@ class Server:
     def answered(self, request: Request, body: Mapping[str, Any]) -> None:
         """Send the answer of ``request``."""
         with self._lock:
-            self._flying.pop(request.id, None)
-            self._lock.notify_all()
-        if not request.cancelled or self._answers_cancelled:
-            self._send(request.id, body)
+            self._flying.pop(request.id, None)  # first: whoever reads the answer may use the id again
+            self._leaving += 1
+        try:
+            if not request.cancelled or self._answers_cancelled:
+                self._send(request.id, body)
+        finally:
+            with self._lock:
+                self._leaving -= 1
+                self._lock.notify_all()
 
     def _send(self, number: Id | None, body: Mapping[str, Any]) -> None:
         try:

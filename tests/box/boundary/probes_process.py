@@ -128,7 +128,8 @@ def _mount_paths(target: Target) -> str:
     import kern_sandbox
 
     with target.room() as room:
-        words = [str(Path(kern_sandbox.__file__).parent), room.workspace]
+        # Its name is unlike any other; what stands before it is told from the file system's root on, e.g. a tmpfs's.
+        words = [str(Path(kern_sandbox.__file__).parent), Path(room.workspace).name]
         return breaches(
             run(
                 room,
