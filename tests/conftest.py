@@ -18,8 +18,15 @@ from support import cgroup_mode, leaks, must_work, need_boxes, user_namespaces
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# No example database: a test leaves nothing in the tree. No deadline: a test asserts nothing about time.
-hypothesis.settings.register_profile("house", database=None, deadline=None)
+# No example database: a test leaves nothing in the tree. No deadline, and no health check of speed: a test asserts
+# nothing about time. In CI the examples are the same each time, so that a change is judged and not its luck.
+hypothesis.settings.register_profile(
+    "house",
+    database=None,
+    deadline=None,
+    derandomize=must_work(),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("house")
 
 

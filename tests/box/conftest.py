@@ -134,6 +134,14 @@ def background() -> Callable[[Callable[[], T]], Future[T]]:
     return start
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that is interrupted has as long to end as a busy machine may take, and is not killed before."""
+    monkeypatch.setattr("kern_sandbox._forkserver.branch._PATIENCE_S", (10.0, 20.0))
+    monkeypatch.setattr("kern_sandbox.aio.GRACE_S", 30.0)
+    monkeypatch.setattr("kern_sandbox.tool._interpreter._GRACE_S", 30.0)
+
+
 # --- the host's view --------------------------------------------------------------------------------------------
 
 

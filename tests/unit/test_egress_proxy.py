@@ -194,8 +194,9 @@ def test_a_redirect_is_a_new_request(keep: Keep, request_line: str) -> None:
 
 
 def test_a_name_without_an_address_and_a_server_that_is_not_there_are_a_bad_gateway(keep: Keep) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    taken = keep(socket.socket())  # so that nobody else comes to listen there meanwhile
+    taken.bind(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
     proxy = keep(Proxy([f"none.test:{port}", *allow(port)], NAMES, doors=[("none.test", port)]))
     for host in ("none.test", "a.test"):
         assert proxy.ask(f"CONNECT {host}:{port} HTTP/1.1\r\n\r\n".encode()).startswith(b"HTTP/1.1 502 ")
