@@ -127,7 +127,9 @@ def user_namespaces() -> str:
 T = TypeVar("T")
 
 
-def past_a_deadline(call: Callable[[float], T], came_so_far: Callable[[T], bool], first_s: float = 1.0) -> tuple[T, float]:
+def past_a_deadline(
+    call: Callable[[float], T], came_so_far: Callable[[T], bool], first_s: float = 1.0
+) -> tuple[T, float]:
     """What ``call`` gives for a deadline that its code runs into after it has come so far, and that deadline.
 
     On a busy machine a short deadline may pass while an interpreter boots. Then the case has not arisen, and a longer
