@@ -22,7 +22,7 @@ from support import need_limits
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 SLEEP = ["sleep", "1000"]
 
 ServerBody = Callable[[CgroupHost], None]

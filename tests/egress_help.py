@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Keep = Callable[[Any], Any]
 Talk = Callable[[socket.socket], None]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 PROXY = "('127.1.0.1', 3128)"
 TALK = """
 import socket

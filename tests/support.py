@@ -300,8 +300,11 @@ def _may_be_ours(group: str) -> bool:
 
 
 def _temporary() -> Iterator[str]:
-    places = {tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", f"/run/user/{os.getuid()}"}
-    places.add(os.environ.get("XDG_RUNTIME_DIR", "/tmp"))
+    """Below the temporary directory of this process, and where temporary things may lie besides; in ``/tmp`` only if
+    it is that directory: whoever else lives on this machine has theirs there, and comes and goes.
+    """
+    places = {tempfile.gettempdir(), "/var/tmp", "/dev/shm", f"/run/user/{os.getuid()}"}
+    places |= {os.environ[name] for name in ("XDG_RUNTIME_DIR",) if name in os.environ}
     for place in sorted(places):
         with contextlib.suppress(OSError):
             yield from (os.path.join(place, name) for name in os.listdir(place) if name.startswith("kern"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 T = TypeVar("T")
-PATIENCE_S = 45.0
+PATIENCE_S = 100.0
 """How long a condition may take to come true on a machine that is busy with other things."""
 
 _numbers = itertools.count(1)

@@ -27,7 +27,7 @@ def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """An example as its own text says to run it."""
     need_boxes()
     command = [sys.executable, str(REPO / "examples" / f"{name}.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 def test_the_agent_loop_analyses_meets_a_bug_and_stops_what_hangs() -> None:

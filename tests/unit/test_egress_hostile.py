@@ -97,7 +97,7 @@ def test_clients_that_die_in_the_middle_leave_nothing(keep: Keep) -> None:
             assert client.recv(10)
             end(client)
     for _ in range(20):
-        assert gone.acquire(timeout=20)
+        assert gone.acquire(timeout=60)
     wait_for_tasks(proxy, 2)
 
 
