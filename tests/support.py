@@ -154,7 +154,7 @@ Item = tuple[str, str]
 
 
 @contextlib.contextmanager
-def leaks(patience_s: float = 10.0) -> Iterator[None]:
+def leaks(patience_s: float = 30.0) -> Iterator[None]:
     """Fail if what runs inside leaves a descriptor, thread, process, mount, cgroup or temporary entry.
 
     The engine's own server lives as long as the process: run one call (`need_boxes` does) before entering. What waits
@@ -201,8 +201,8 @@ def snapshot(others: Iterable[str] = ()) -> Counter[Item]:
     # A fork server's own directory carries its number, and its successor's takes its place.
     items.update(
         ("cgroup", re.sub(r"kern-[0-9a-f-]+", "kern-N", path))
-        for path in _cgroups()
-        if _may_be_ours(os.path.basename(path)) and os.path.basename(path) not in others
+        for path, ours in _cgroups()
+        if ours and os.path.basename(path) not in others
     )
     items.update(("temporary", path) for path in _temporary())
     return items
@@ -280,23 +280,24 @@ def _mounts(pid: str) -> Iterable[str]:
     )
 
 
-def _cgroups() -> Iterator[str]:
-    """Those of all fork servers of this machine."""
+def _cgroups() -> Iterator[tuple[str, bool]]:
+    """Those of all fork servers of this machine, and whether each may be ours: a living neighbour's is not.
+
+    The process that a group is named after (``kern-NAMESPACE-PID-…``) is below us, or dead.
+    """
+    below = set(_descendants())
     for mount in cgroup_mounts():
         for folder, names, _ in os.walk(mount.path):
-            yield from (os.path.join(folder, name) for name in names if name.startswith("kern"))
+            for name in names:
+                if name.startswith("kern"):
+                    parts = name.split("-")
+                    pid = parts[2] if len(parts) > 3 else ""
+                    yield os.path.join(folder, name), not pid or pid in below or _stat(pid) is None
 
 
 def _groups_of_others() -> set[str]:
     """The names of those of living neighbours: what becomes of them is no business of ours."""
-    return {name for name in map(os.path.basename, _cgroups()) if not _may_be_ours(name)}
-
-
-def _may_be_ours(group: str) -> bool:
-    """Whether the process that a group is named after (``kern-NAMESPACE-PID-…``) is below us, or dead."""
-    parts = group.split("-")
-    pid = parts[2] if len(parts) > 3 else ""
-    return _stat(pid) is None if pid and pid not in _descendants() else True
+    return {os.path.basename(path) for path, ours in _cgroups() if not ours}
 
 
 def _temporary() -> Iterator[str]:
