@@ -235,7 +235,7 @@ class ForkServer:
         gone.poll(_EXIT_WAIT_S * 1000)
         self._control.close()
         try:
-            self._process.wait(_EXIT_WAIT_S)
+            self._process.wait(_DEATH_WAIT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
