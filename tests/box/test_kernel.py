@@ -188,7 +188,7 @@ import os, linecache
     ours = len(os.listdir("/proc/self/fd"))
     for _ in range(2000):
         kernel.run_code("x += 1")
-    assert len(os.listdir("/proc/self/fd")) == ours
+    assert len(os.listdir("/proc/self/fd")) <= ours  # what an earlier test has left may go meanwhile
     descriptors, lines = map(int, texts(kernel.run_code(inside))[0].strip("()").split(","))
     assert descriptors == int(texts(before)[0].strip("()").split(",")[0])
     assert lines <= 200
