@@ -281,18 +281,24 @@ def _mounts(pid: str) -> Iterable[str]:
 
 
 def _cgroups() -> Iterator[tuple[str, bool]]:
-    """Those of all fork servers of this machine, and whether each may be ours: a living neighbour's is not.
-
-    The process that a group is named after (``kern-NAMESPACE-PID-…``) is below us, or dead.
-    """
-    below = set(_descendants())
+    """Those of all fork servers of this machine, and whether each may be ours: a living neighbour's is not."""
+    below = _ours()
     for mount in cgroup_mounts():
         for folder, names, _ in os.walk(mount.path):
-            for name in names:
-                if name.startswith("kern"):
-                    parts = name.split("-")
-                    pid = parts[2] if len(parts) > 3 else ""
-                    yield os.path.join(folder, name), not pid or pid in below or _stat(pid) is None
+            yield from (
+                (os.path.join(folder, name), _may_be_of(below, name)) for name in names if name.startswith("kern")
+            )
+
+
+def _ours() -> set[str]:
+    return {str(os.getpid()), *_descendants()}
+
+
+def _may_be_of(pids: set[str], name: str) -> bool:
+    """Whether the process that a thing is named after (``kern-WORD-PID-…``) is one of these, or dead."""
+    parts = name.split("-")
+    pid = parts[2] if len(parts) > 3 and parts[2].isdigit() else ""
+    return not pid or pid in pids or _stat(pid) is None
 
 
 def _groups_of_others() -> set[str]:
@@ -306,9 +312,11 @@ def _temporary() -> Iterator[str]:
     """
     places = {tempfile.gettempdir(), "/var/tmp", "/dev/shm", f"/run/user/{os.getuid()}"}
     places |= {os.environ[name] for name in ("XDG_RUNTIME_DIR",) if name in os.environ}
+    below = _ours()
     for place in sorted(places):
         with contextlib.suppress(OSError):
-            yield from (os.path.join(place, name) for name in os.listdir(place) if name.startswith("kern"))
+            names = [name for name in os.listdir(place) if name.startswith("kern") and _may_be_of(below, name)]
+            yield from (os.path.join(place, name) for name in names)
 
 
 # --- the repository ---------------------------------------------------------------------------------------------
