@@ -351,7 +351,7 @@ def call():
     except BaseException as error: odd.add(f'{type(error).__name__}: {str(error)[-300:]}')
 threads = [threading.Thread(target=call, daemon=True) for _ in range(24)]
 for t in threads: t.start()
-for t in threads: t.join(20)
+for t in threads: t.join(60)
 print('hung', sum(t.is_alive() for t in threads), sorted(odd - {''}), set(ended) <= {0}, flush=True)
 print(keep.run(['cat', 'precious']).stdout, flush=True)
 os._exit(0)

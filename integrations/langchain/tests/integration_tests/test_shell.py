@@ -235,7 +235,7 @@ def test_however_it_ends_nothing_of_it_is_left(tmp_path: Path, how: str) -> None
     else:
         session.session.restart()
         assert session("jobs; cat held; echo new") == ("new\n", 0)
-    assert process.wait(10) is not None
+    assert process.wait(60) is not None
     assert process.poll() is not None
     session.session.stop(5)
     assert not box_is_alive(tmp_path)
