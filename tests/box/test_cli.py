@@ -63,7 +63,7 @@ def test_bytes_come_out_as_they_were_written() -> None:
 
 
 def test_five_megabytes_arrive_whole_and_once() -> None:
-    done = kern("run", "-c", "for i in range(500_000): print(f'{i:09}')")
+    done = kern("run", "--timeout-s", "90", "-c", "for i in range(500_000): print(f'{i:09}')")
     assert done.stdout == b"".join(b"%09d\n" % number for number in range(500_000))
 
 
