@@ -216,6 +216,12 @@ def box_is_alive(workspace: Path) -> bool:
     return False
 
 
+def await_end_of_box(workspace: Path) -> None:
+    """Wait until nothing in the box holds that lock any more; the test's own timeout ends a wait that never does."""
+    with (workspace / "held").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
 HOLD = "exec 7> held; flock 7; (while :; do sleep 1; done) & echo held"
 
 
@@ -238,7 +244,7 @@ def test_however_it_ends_nothing_of_it_is_left(tmp_path: Path, how: str) -> None
     assert process.wait(60) is not None
     assert process.poll() is not None
     session.session.stop(5)
-    assert not box_is_alive(tmp_path)
+    await_end_of_box(tmp_path)
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
 
@@ -266,7 +272,9 @@ def test_hours_of_restarts_leave_no_thread_and_no_descriptor(tmp_path: Path) -> 
     for thread in threading.enumerate():
         if thread.name == "kern-shell" and count()[1] > before[1]:
             thread.join(5)
-    assert count() == before
+    after = count()
+    assert after[0] <= before[0], "what earlier tests have left may go meanwhile"
+    assert after[1] <= before[1]
     session.session.stop(5)
 
 
