@@ -38,9 +38,7 @@ def test_when_the_client_is_gone_everything_ends(
             client.stdin.close()
         status = process.wait(60)
         assert status == (-signal.Signals[end] if end.startswith("SIG") else 0)
-        if end.startswith("SIG"):  # it has ended nothing itself: its fork server sees its end, and does
-            eventually(lambda: not chain.program.alive, "the end of what ran")
-        assert not chain.program.alive
+        eventually(lambda: not chain.program.alive, "the end of what ran")  # its fork server sees to that
 
 
 def test_what_was_asked_before_the_end_of_input_is_answered() -> None:
