@@ -15,11 +15,11 @@ __all__ = ["try_limits"]
 
 _MIB = 1 << 20
 _LIMITS = Limits(memory_bytes=24 * _MIB, pids=6)
-_SHARE = Limits(cpus=0.04)
+_SHARE = Limits(cpus=0.01)
 """Less than a busy machine leaves to each process by itself: else nothing would have to be held back."""
 _TOO_MUCH = 96 * _MIB
 _TOO_MANY = 12
-_CPU_S = 0.025
+_CPU_S = 0.006
 _PATIENCE_S = 3.0
 
 
