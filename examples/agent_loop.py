@@ -63,7 +63,7 @@ def next_move(result: kern.ExecutionResult) -> str:
 
 def main() -> None:
     """Run the three snippets and say what happened to each."""
-    with kern.Sandbox(timeout_s=2, memory_mb=256) as sandbox:
+    with kern.Sandbox(timeout_s=4, memory_mb=256) as sandbox:
         sandbox.write_file("sales.csv", sales())
         for name, code in (("analyse", ANALYSE), ("buggy", BUGGY), ("hangs", HANGS)):
             result = sandbox.run_code(code)

@@ -29,7 +29,7 @@ class Plugin:
 
     def __init__(self, name: str, source: str) -> None:
         self.name = name
-        self._sandbox = kern.Sandbox(memory_mb=128, pids=16, timeout_s=1)
+        self._sandbox = kern.Sandbox(memory_mb=128, pids=16, timeout_s=3)
         self._sandbox.write_file("plugin.py", source)
         self._kernel: kern.Kernel | None = None
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 import pytest
 
 from kern_sandbox._linux.cgroup import CgroupHost, Group, Limits, probe
-from support import cgroup_mounts, need_limits
+from support import need_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 SLEEP = ["sleep", "1000"]
 
 ServerBody = Callable[[CgroupHost], None]
@@ -137,15 +137,6 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"still not so: {what}"
         time.sleep(0.005)
-
-
-def ours() -> set[str]:
-    """Every cgroup directory of a kern_sandbox server on this host."""
-    found: set[str] = set()
-    for mount in cgroup_mounts():
-        for folder, names, _ in os.walk(mount.path):
-            found.update(os.path.join(folder, name) for name in names if name.startswith("kern-"))
-    return found
 
 
 def lives(pid: int) -> bool:

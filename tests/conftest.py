@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -18,8 +19,15 @@ from support import cgroup_mode, leaks, must_work, need_boxes, user_namespaces
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# No example database: a test leaves nothing in the tree. No deadline: a test asserts nothing about time.
-hypothesis.settings.register_profile("house", database=None, deadline=None)
+# No example database: a test leaves nothing in the tree. No deadline, and no health check of speed: a test asserts
+# nothing about time. In CI the examples are the same each time, so that a change is judged and not its luck.
+hypothesis.settings.register_profile(
+    "house",
+    database=None,
+    deadline=None,
+    derandomize=must_work(),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("house")
 
 
@@ -29,7 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
         own = tempfile.mkdtemp(prefix="xdist-")
         os.chmod(own, 0o711)  # as /tmp lets servers of other users reach what a test makes for them
         os.environ["TMPDIR"] = tempfile.tempdir = own
-        config.add_cleanup(lambda: shutil.rmtree(own))
+        config.add_cleanup(lambda: _remove(own))
+
+
+def _remove(folder: str) -> None:
+    """Remove a directory in which a server of an ended process may just be tidying up as well."""
+    until = time.monotonic() + 20
+    while os.path.exists(folder) and time.monotonic() < until:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.01)
+    if os.path.exists(folder):
+        shutil.rmtree(folder)  # which says why not
 
 
 def pytest_report_header() -> list[str]:

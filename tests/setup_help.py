@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WHEEL = "kern_probe-1.0-py3-none-any.whl"
-PATIENCE_S = 45.0
+PATIENCE_S = 100.0
 
 
 def write_wheel(folder: Path, version: str = "1.0") -> Path:

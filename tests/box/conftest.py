@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 T = TypeVar("T")
-PATIENCE_S = 45.0
+PATIENCE_S = 100.0
 """How long a condition may take to come true on a machine that is busy with other things."""
 
 _numbers = itertools.count(1)
@@ -132,6 +132,14 @@ def background() -> Callable[[Callable[[], T]], Future[T]]:
         return future
 
     return start
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that is interrupted has as long to end as a busy machine may take, and is not killed before."""
+    monkeypatch.setattr("kern_sandbox._forkserver.branch._PATIENCE_S", (10.0, 20.0))
+    monkeypatch.setattr("kern_sandbox.aio.GRACE_S", 30.0)
+    monkeypatch.setattr("kern_sandbox.tool._interpreter._GRACE_S", 30.0)
 
 
 # --- the host's view --------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from cgroup_server import (
     in_server,
     lives,
     made,
-    ours,
     python,
     run,
     start,
@@ -115,7 +114,7 @@ def indented(code: str) -> str:
 
 # --- cpu --------------------------------------------------------------------------------------------------------
 
-SPIN = "import time\nwhile time.process_time() < 0.3: pass"
+SPIN = "import time\nwhile time.process_time() < 0.05: pass"
 
 
 def throttled(group: Group) -> int:
@@ -130,11 +129,11 @@ def throttled(group: Group) -> int:
 @in_server
 def test_a_share_of_a_core_is_held_and_use_is_measured(host: CgroupHost) -> None:
     need_limits("cpu" in host.enforces, f"cgroups cannot limit cpu here: {host.reasons.get('cpu')}")
-    with made(host, Limits(cpus=0.5)) as group:
+    with made(host, Limits(cpus=0.02)) as group:  # less than a busy machine leaves to each process by itself
         assert python(group, SPIN).code == 0
         assert throttled(group) > 0
         used = group.evidence().cpu_ms
-        assert used is None or used >= 150
+        assert used is None or used >= 50
 
 
 @in_server
@@ -260,9 +259,13 @@ def test_the_process_that_starts_a_server_is_not_moved() -> None:
 
 
 def test_a_server_that_ended_leaves_no_cgroup() -> None:
-    before = ours()
-    assert in_child(lambda: probe().close()) == ""
-    eventually(lambda: not ours() - before, "its cgroups are gone")
+    ended = Server()
+    try:
+        need_limits(bool(ended.directories), "cgroups cannot limit memory and pids here")
+        assert all(map(os.path.exists, ended.directories)), "control: they are there while it serves"
+    finally:
+        ended.stop()
+    eventually(lambda: not any(Path(each).parent.exists() for each in ended.directories), "its cgroups are gone")
 
 
 def test_a_killed_servers_boxes_are_collected_and_a_living_servers_are_not() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import kern_sandbox
 from command import COMMAND, environment, kern, pipe_of, started
-from support import need, need_boxes
+from support import need, need_boxes, past_a_deadline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_bytes_come_out_as_they_were_written() -> None:
 
 
 def test_five_megabytes_arrive_whole_and_once() -> None:
-    done = kern("run", "-c", "for i in range(500_000): print(f'{i:09}')")
+    done = kern("run", "--timeout-s", "90", "-c", "for i in range(500_000): print(f'{i:09}')")
     assert done.stdout == b"".join(b"%09d\n" % number for number in range(500_000))
 
 
@@ -137,7 +137,7 @@ HANG = "print('before', flush=True); import threading; threading.Event().wait()"
 @pytest.mark.parametrize(
     ("words", "status", "fault"),
     [
-        (["run", "--timeout-s", "1", "-c", HANG], 124, "timeout"),
+        (["run", "--timeout-s", "DEADLINE", "-c", HANG], 124, "timeout"),
         (["run", "-c", KILL_SELF.format("SIGKILL")], 137, "killed"),
         (["run", "-c", FORBIDDEN], 159, "escape_blocked"),
         (["exec", "--", "no-such-program"], 127, "exec_failed"),
@@ -146,7 +146,10 @@ HANG = "print('before', flush=True); import threading; threading.Event().wait()"
     ids=lambda value: str(value) if not isinstance(value, list) else "",
 )
 def test_a_fault_has_its_status_and_a_line_on_standard_error(words: list[str], status: int, fault: str) -> None:
-    done = kern(*words)
+    done, _ = past_a_deadline(
+        lambda limit: kern(*(word.replace("DEADLINE", str(limit)) for word in words)),
+        lambda got: "DEADLINE" not in words or got.stdout != b"",
+    )
     assert done.returncode == status
     assert f"kern-sandbox: {fault}: ".encode() in done.stderr
     assert done.stdout == (b"before\n" if words[0] == "run" else b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 
@@ -67,7 +68,13 @@ def test_a_fork_server_that_dies_as_a_sandbox_is_opened_is_said(sandbox, backgro
     assert server is not None
     os.kill(server.pid, signal.SIGKILL)
     server._process.wait()
-    opened = background(lambda: server.open("another", session._key, session.plan, Opening([], 0)))
+
+    def open_until_it_is_said():
+        """What the server was just making has its socket too, until it dies as well: that is a moment."""
+        for number in itertools.count():
+            server.open(f"another {number}", session._key, session.plan, Opening([], 0))
+
+    opened = background(open_until_it_is_said)
     with pytest.raises(kern.InternalError, match="died"):
         opened.result(60)
     assert sandbox.run_code("print(1)").stdout == "1\n"

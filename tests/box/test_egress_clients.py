@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
 import http.server
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -198,8 +200,12 @@ for name in ('localhost', 'web.localhost'):
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    """One that no connection and no listener with a port of Linux's choice gets before the server binds it."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(lowest // 2, lowest)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:

@@ -66,7 +66,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def layers(cache: Path) -> set[str]:
-    return {name for name in os.listdir(cache / "layers") if "." not in name}
+    folder = cache / "layers"  # which the first layer makes
+    return {name for name in os.listdir(folder) if "." not in name} if folder.exists() else set()
 
 
 # --- setup ------------------------------------------------------------------------------------------------------

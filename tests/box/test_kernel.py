@@ -123,7 +123,7 @@ def test_callbacks_get_output_as_it_comes_and_their_errors_are_raised(kernel):
     assert kernel.run_code(code).stdout == "a\n"
 
 
-def test_await_works_at_the_top_level_in_one_loop(kernel):
+def test_await_works_at_the_top_level_in_one_loop(kernel, patient):
     kernel.run_code(
         "import asyncio\nqueue = asyncio.Queue()\ntask = asyncio.ensure_future(queue.get()); await queue.put(7)"
     )
@@ -188,7 +188,7 @@ import os, linecache
     ours = len(os.listdir("/proc/self/fd"))
     for _ in range(2000):
         kernel.run_code("x += 1")
-    assert len(os.listdir("/proc/self/fd")) == ours
+    assert len(os.listdir("/proc/self/fd")) <= ours  # what an earlier test has left may go meanwhile
     descriptors, lines = map(int, texts(kernel.run_code(inside))[0].strip("()").split(","))
     assert descriptors == int(texts(before)[0].strip("()").split(",")[0])
     assert lines <= 200

@@ -262,7 +262,7 @@ for turn in range(40):
     end = time.monotonic() + 0.0005 * (turn % 16)
     while time.monotonic() < end: pass
     s.close()
-    for t in threads: t.join(8)
+    for t in threads: t.join(30)
     hung = sum(t.is_alive() for t in threads)
     if hung: break
 print('hung', hung, 'odd', sorted(seen - {'ended', 'closed'}), neighbour.run(['echo', 'on']).stdout, end='', flush=True)

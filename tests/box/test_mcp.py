@@ -208,13 +208,16 @@ def test_log_messages_come_from_the_level_that_was_asked_for(client: Client) -> 
         client.ask("tools/call", name="run_code", arguments=ended, **meta)
         return [one["params"]["level"] for one in client.told if one["method"] == "notifications/message"]
 
-    assert client.ask("logging/setLevel", level="error") == {}
-    assert heard() == []
-    assert client.ask("logging/setLevel", level="debug") == {}
-    assert heard() == ["warning"]
-    assert heard(_meta=MODERN) == []
-    assert heard(_meta={**MODERN, f"{KEY}logLevel": "warning"}) == ["warning"]
-    assert client.refused("logging/setLevel", level="loud")["code"] == -32602
+    try:
+        assert client.ask("logging/setLevel", level="error") == {}
+        assert heard() == []
+        assert client.ask("logging/setLevel", level="debug") == {}
+        assert heard() == ["warning"]
+        assert heard(_meta=MODERN) == []
+        assert heard(_meta={**MODERN, f"{KEY}logLevel": "warning"}) == ["warning"]
+        assert client.refused("logging/setLevel", level="loud")["code"] == -32602
+    finally:  # others share the client, and read what comes next
+        client.ask("logging/setLevel", level="emergency")
 
 
 # --- abuse ------------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ except OSError as error:
 def test_the_hosts_network_is_there_only_when_asked(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        server.settimeout(30)
+        server.settimeout(100)
 
         def greet() -> None:
             connection, _ = server.accept()

@@ -50,7 +50,7 @@ def test_no_program_has_host_uid_zero_and_an_untrusted_one_shares_it_with_nobody
 ) -> None:
     first, second = (kern_sandbox.Sandbox(security_profile=profile) for profile in options)
     with first as one, second as other:
-        uids = {sleeper_uid(one, "00001"), sleeper_uid(other, "00002")}
+        uids = {sleeper_uid(one, f"00001.{os.getpid()}"), sleeper_uid(other, f"00002.{os.getpid()}")}
     assert len(uids) == distinct
     assert min(uids) >= 0x70000000
 

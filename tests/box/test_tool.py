@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def tools() -> Iterator[Toolbox]:
     need_boxes()
     with kern_sandbox.Sandbox(memory_mb=300, pids=99, timeout_s=20) as sandbox:
+        sandbox.write_file("data/a.txt", "na\u00efve")  # for tests that read: whichever of them this worker runs
         yield Toolbox(sandbox, limit=2000)
 
 

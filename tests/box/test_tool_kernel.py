@@ -60,8 +60,10 @@ def test_after_a_death_the_next_answer_says_that_the_state_is_gone(tools: Toolbo
 
 @pytest.mark.parametrize(("code", "kept"), [(SPIN, True), (DEAF, False)])
 def test_a_cell_that_is_cancelled_ends_and_takes_the_state_with_it_only_if_it_must(
-    tools: Toolbox, code: str, kept: bool
+    tools: Toolbox, code: str, kept: bool, request: pytest.FixtureRequest
 ) -> None:
+    if kept:
+        request.getfixturevalue("patient")
     run(tools, "x = 1")
     spinning = threading.Event()
 

@@ -278,7 +278,7 @@ def test_a_new_sandbox_with_equal_options_is_served_by_the_template_at_once(even
         _warm(first, eventually)
         with kern.Sandbox(pids=77) as second:
             assert second.run_code(FROM_TEMPLATE).stdout == "True\n"
-        with kern.Sandbox(pids=78) as other:
+        with kern.Sandbox(pids=76) as other:  # which no other test has made something stand ready for
             assert other.run_code(FROM_TEMPLATE).stdout == "False\n"
     assert kern.run_code(FROM_TEMPLATE, pids=77).stdout == "True\n"
 

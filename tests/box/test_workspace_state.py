@@ -120,8 +120,8 @@ def test_a_process_and_every_other_call_on_the_workspace_are_stopped_too(
     with sandbox.spawn(["sh", "-c", "echo up; exec sleep 1000"]) as process:
         assert process.stdout.readline() == b"up\n"
         filling = background(lambda: sandbox.run_code(FILL))
-        result = process.wait(45)
-        assert fault_of(result) == fault_of(filling.result(45)) == "disk_full"
+        result = process.wait(100)
+        assert fault_of(result) == fault_of(filling.result(100)) == "disk_full"
 
 
 def test_the_command_says_it(make: Make, capfd: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """An example as its own text says to run it."""
     need_boxes()
     command = [sys.executable, str(REPO / "examples" / f"{name}.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200)
 
 
 def test_the_agent_loop_analyses_meets_a_bug_and_stops_what_hangs() -> None:
@@ -37,7 +37,7 @@ def test_the_agent_loop_analyses_meets_a_bug_and_stops_what_hangs() -> None:
     assert moves.splitlines() == [
         "analyse: done; made report.json",
         "buggy: the code failed: show the traceback to the model",
-        "hangs: stopped by the sandbox (timeout, 2 s): try something cheaper",
+        "hangs: stopped by the sandbox (timeout, 4 s): try something cheaper",
     ]
     assert sum(city["n"] for city in json.loads("{" + report).values()) == 500
 
@@ -51,7 +51,7 @@ def test_the_agent_loop_never_looks_into_text() -> None:
 
 
 def test_the_batch_grader_gives_each_solution_its_own_verdict(tmp_path: Path) -> None:
-    done = run("batch_grader", "--count", "8", "--timeout-s", "1", "--report", str(tmp_path / "report.csv"))
+    done = run("batch_grader", "--count", "8", "--timeout-s", "4", "--report", str(tmp_path / "report.csv"))
     assert done.returncode == 0, done.stderr
     rows = [row.rpartition(",")[0] for row in (tmp_path / "report.csv").read_text().splitlines()]
     assert rows == [
@@ -97,7 +97,7 @@ def test_a_plug_in_that_hangs_or_lies_loses_its_turn_and_the_others_go_on(tmp_pa
     assert done.returncode == 0, done.stderr
     *failures, records = done.stdout.splitlines()
     assert failures == [
-        "bad on Ada: the code did not end within 1 s and was interrupted; the kernel's state is kept",
+        "bad on Ada: the code did not end within 3 s and was interrupted; the kernel's state is kept",
         "bad on Grace: it gave something that is no record",
     ]
     assert json.loads(records) == [

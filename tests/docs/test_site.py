@@ -76,7 +76,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
     command += ["--conf-dir", "docs", "--doctree-dir", str(tmp_path / "trees"), ".", str(tmp_path / "site")]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=REPO, env=env, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=REPO, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "site" / "docs" / "quickstart.html").read_text(encoding="utf-8")
     assert 'href="guides/agents.html"' in page

@@ -19,7 +19,7 @@ def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the page's blocks with ``folder`` as the working directory, and a cache below it."""
     env = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     command = [sys.executable, str(RUNNER), str(page)]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPO)))

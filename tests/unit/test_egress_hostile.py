@@ -33,7 +33,8 @@ from kern_sandbox._egress import connection, service
 def test_a_head_that_is_too_large_or_none_is_refused(
     keep: Keep, sent: bytes, status: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.3)
+    if status is None:  # the others are answered however long they took to come
+        monkeypatch.setattr(connection, "HEAD_S", 0.3)
     proxy = keep(Proxy(["a.test"], NAMES))
     assert proxy.ask(sent).startswith(b"HTTP/1.1 " + (status or b"408"))
     assert proxy.asked == []
@@ -43,21 +44,22 @@ def test_a_head_that_is_too_large_or_none_is_refused(
 def test_a_client_that_does_not_finish_its_request_is_let_go(
     keep: Keep, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.2)
     proxy = keep(Proxy(["a.test"], NAMES))
-    assert proxy.ask(sent).startswith(b"HTTP/1.1 408 ")
-    with proxy.connect() as client:
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "HEAD_S", 0.2)
+        assert proxy.ask(sent).startswith(b"HTTP/1.1 408 ")
+    with proxy.connect() as client:  # which leaves by itself
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         assert read_all(client) == b""
 
 
 def test_a_client_that_does_not_finish_tls_is_let_go(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.2)
     server = keep(Server(echo))
     proxy = keep(Proxy(allow(server.port), NAMES, doors=[("a.test", server.port)]))
     for door in (0, 1):
         with proxy.connect(1) if door else proxy.tunnel(f"a.test:{server.port}") as client:
+            monkeypatch.setattr(connection, "HEAD_S", 0.2)  # it counts from what is sent now
             client.sendall(b"\x16\x03\x01\x01\0\x01")
             assert not read_all(client).startswith(b"\x16")
     assert proxy.dismiss()[0][2:] == ["refused", "the start of TLS did not come in time", 2, 0, 0]
@@ -96,7 +98,7 @@ def test_clients_that_die_in_the_middle_leave_nothing(keep: Keep) -> None:
             assert client.recv(10)
             end(client)
     for _ in range(20):
-        assert gone.acquire(timeout=20)
+        assert gone.acquire(timeout=60)
     wait_for_tasks(proxy, 2)
 
 

@@ -50,7 +50,7 @@ def test_a_request_reaches_its_server_in_origin_form_and_alone_on_its_connection
         "GET /second HTTP/1.1\r\nHost: secret.test\r\n\r\n".encode()
     )
     assert said == ANSWER
-    assert recorder.done.wait(10)
+    assert recorder.done.wait(60)
     sent = f"POST /x HTTP/1.1\r\nHost: a.test:{port}\r\nContent-Length: 3\r\nConnection: close\r\n\r\nend"
     assert recorder.heard == [sent.encode()]
     assert proxy.dismiss() == [["a.test", port, "allowed", "", 1, len(sent), len(ANSWER)]]
@@ -62,7 +62,7 @@ def test_chunks_are_framed_anew_and_nothing_follows_them(keep: Keep) -> None:
     proxy = keep(Proxy(allow(port), NAMES))
     start = f"POST http://a.test:{port}/ HTTP/1.1\r\nHost: a.test:{port}\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert proxy.ask(start.encode() + b"003\r\nabc\r\n0\r\nX: trailer\r\n\r\nGET / HTTP/1.1\r\n\r\n") == ANSWER
-    assert recorder.done.wait(10)
+    assert recorder.done.wait(60)
     assert recorder.heard[0].partition(b"\r\n\r\n")[2] == b"3\r\nabc\r\n0\r\n\r\n"
 
 
@@ -194,8 +194,9 @@ def test_a_redirect_is_a_new_request(keep: Keep, request_line: str) -> None:
 
 
 def test_a_name_without_an_address_and_a_server_that_is_not_there_are_a_bad_gateway(keep: Keep) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    taken = keep(socket.socket())  # so that nobody else comes to listen there meanwhile
+    taken.bind(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
     proxy = keep(Proxy([f"none.test:{port}", *allow(port)], NAMES, doors=[("none.test", port)]))
     for host in ("none.test", "a.test"):
         assert proxy.ask(f"CONNECT {host}:{port} HTTP/1.1\r\n\r\n".encode()).startswith(b"HTTP/1.1 502 ")

@@ -234,7 +234,7 @@ def test_where_python_reads_no_toml_the_error_says_what_to_install(
         spec("vcpu:heavy")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.sampled_from([*GOOD.splitlines(), *ODD]), max_size=9))
 def test_any_file_is_a_listing_or_one_error(write: Write, lines: list[str]) -> None:
     write("\n".join(lines))

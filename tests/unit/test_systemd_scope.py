@@ -19,22 +19,22 @@ def test_the_request_counts_its_properties_and_quotes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "reason"),
+    ("script", "patience_s", "reason"),
     [
-        ("echo 'Access denied' >&2; exit 1", "Access denied"),
-        ("exec sleep 60", "no answer in time"),
-        ("exit 0", "did not move us in time"),
+        ("echo 'Access denied' >&2; exit 1", 30, "Access denied"),
+        ("exec sleep 60", 0.3, "no answer in time"),
+        ("exit 0", 2, "did not move us in time"),
     ],
 )
 def test_a_systemd_that_refuses_or_hangs_is_a_reason(
-    script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, patience_s: float, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = tmp_path / "busctl"
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setattr(systemd_scope, "DIRECTORIES", (str(tmp_path),))
     monkeypatch.setattr(systemd_scope, "_bus_of", lambda _uid: systemd_scope._Bus("--user", str(tool), {}))
-    answer = systemd_scope.adopt(os.getpid(), "kern-x.scope", 0.3)
+    answer = systemd_scope.adopt(os.getpid(), "kern-x.scope", patience_s)
     assert answer.path is None
     assert reason in answer.reason
 
@@ -50,7 +50,7 @@ def test_an_older_systemd_is_asked_again_without_the_oom_policy(
     tool.chmod(0o755)
     monkeypatch.setattr(systemd_scope, "DIRECTORIES", (str(tmp_path),))
     monkeypatch.setattr(systemd_scope, "_bus_of", lambda _uid: systemd_scope._Bus("--user", str(tool), {}))
-    systemd_scope.adopt(os.getpid(), "kern-x.scope", 0.3)
+    systemd_scope.adopt(os.getpid(), "kern-x.scope", 2)
     assert "fail 4 PIDs" in (tmp_path / "asked").read_text()
 
 

@@ -115,7 +115,7 @@ PATHS = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
 @given(path=PATHS)
 def test_whatever_the_path_nothing_outside_is_touched(tmp_path_factory: pytest.TempPathFactory, path: str) -> None:
     """Either the path is refused and nothing appears, or the file is in the workspace and comes back."""

@@ -104,7 +104,7 @@ def in_time(call: Callable[..., T], *args: object, **options: object) -> T:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(100)
     assert not thread.is_alive(), "the call hangs"
     if failure:
         raise failure[0]

@@ -14,10 +14,12 @@ from .._linux.cgroup import CgroupHost, Group, Limits
 __all__ = ["try_limits"]
 
 _MIB = 1 << 20
-_LIMITS = Limits(memory_bytes=24 * _MIB, pids=6, cpus=0.2)
+_LIMITS = Limits(memory_bytes=24 * _MIB, pids=6)
+_SHARE = Limits(cpus=0.01)
+"""Less than a busy machine leaves to each process by itself: else nothing would have to be held back."""
 _TOO_MUCH = 96 * _MIB
 _TOO_MANY = 12
-_CPU_S = 0.1
+_CPU_S = 0.006
 _PATIENCE_S = 3.0
 
 
@@ -37,9 +39,9 @@ def try_limits() -> dict[str, Any]:
     return {"mode": host.mode, "held": seen, "reasons": {**host.reasons, **broken}}
 
 
-def _in_group(host: CgroupHost, body: Callable[[], int]) -> tuple[Group, int]:
+def _in_group(host: CgroupHost, body: Callable[[], int], limits: Limits = _LIMITS) -> tuple[Group, int]:
     """Run ``body`` in a group of its own; the group, for its counters, and how the process ended."""
-    group = host.make(_LIMITS)
+    group = host.make(limits)
     doors = group.join_fds()
     pid = os.fork()
     if pid == 0:
@@ -94,7 +96,7 @@ def _fork_many() -> int:
 
 
 def _cpu(host: CgroupHost) -> str:
-    group, _ = _in_group(host, _burn)
+    group, _ = _in_group(host, _burn, _SHARE)
     throttled = any(
         cgroup_tree.counter(cgroup_tree.read_or_none(f"{directory}/cpu.stat") or "", "nr_throttled")
         for directory in group.directories

@@ -176,9 +176,9 @@ class Branch(Lines):
                 self._running = False
 
     def _run(self, number: int, code: str, sinks: Sinks, until: float) -> CellEnd:
+        began = time.monotonic()  # before it is sent: the cell may be quicker than this thread, and is swept by time
         if not self._begin({"run": number, "code": code}):
             return self.last_end(sinks)._replace(ran=False)
-        began = time.monotonic()
         end = self._until_end(number, sinks, until)
         if end is None:
             end = self._interrupt(number, sinks, began)

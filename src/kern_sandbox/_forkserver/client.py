@@ -42,8 +42,10 @@ _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from kern_sandbox._forkserver.server import main; main(int(sys.argv[2]))"
 )
-_EXIT_WAIT_S = 2.0
-_DEATH_WAIT_S = 0.5
+_EXIT_WAIT_S = 10.0
+"""How long it may take to end and tidy up, seconds: one that is killed over it leaves cgroups to its successor."""
+_DEATH_WAIT_S = 5.0
+"""How long it may take to be gone once its sockets are: a busy machine lets it lie there closed for a while."""
 _LOG_TAIL = 4000
 _MOST_UNUSED_PLANS = 32
 _MOST_WAITING = 4
@@ -236,7 +238,7 @@ class ForkServer:
         gone.poll(_EXIT_WAIT_S * 1000)
         self._control.close()
         try:
-            self._process.wait(_EXIT_WAIT_S)
+            self._process.wait(_DEATH_WAIT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

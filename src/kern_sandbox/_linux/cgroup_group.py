@@ -15,7 +15,7 @@ from .cgroup_tree import CONTROLLERS, Evidence, Limits
 
 Mode = Literal["v2", "v1", "none"]
 
-_CLOSE_PATIENCE_S = 0.5
+_CLOSE_PATIENCE_S = 5.0
 _TRIAL = Limits(memory_bytes=64 << 20, pids=8, cpus=1.0)
 
 
@@ -159,7 +159,7 @@ class CgroupHost:
         return Group()
 
     def close(self) -> None:
-        """Kills and removes everything that this object made, within half a second. Never raises; may be repeated."""
+        """Kills and removes everything that this object made, within seconds. Never raises; may be repeated."""
 
 
 class Setting(NamedTuple):

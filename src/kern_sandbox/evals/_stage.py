@@ -90,8 +90,7 @@ class Stage:
         self.values["descriptor"] = fd
 
     def _shared_memory(self) -> None:
-        name = f"kern-evals-{secrets.token_hex(4)}"
-        path = f"/dev/shm/{name}"
+        path = f"/dev/shm/kern-evals-{os.getpid()}-{secrets.token_hex(4)}"
         with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
             file.write(self.secrets["shm"])
             self._undo.callback(os.unlink, path)

@@ -16,7 +16,7 @@ ELSEWHERE = re.compile(r"<!-- not run: needs langchain;.*?-->\n")
 
 
 def run(*command: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -159,7 +159,7 @@ async def test_cancelling_the_run_ends_the_box(tool: KernCodeTool) -> None:
             begun.set()
 
     task = asyncio.create_task(consume())
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 100)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
