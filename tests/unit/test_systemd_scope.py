@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kern_sandbox._linux import systemd_scope
+from kern_sandbox._box import attempts, probe
+from kern_sandbox._forkserver import nursery
+from kern_sandbox._linux import cgroup_v2, systemd_scope
 
 
 def test_the_request_counts_its_properties_and_quotes_nothing() -> None:
@@ -60,3 +62,9 @@ def test_a_missing_bus_is_a_reason_with_a_command(tmp_path: Path, monkeypatch: p
     assert answer.path is None
     assert "there is no bus" in answer.reason
     assert "run: " in answer.reason
+
+
+def test_whoever_waits_for_a_scope_waits_longer_than_systemd_may_take() -> None:
+    """Else a busy machine would be told that it has no limits, or that its box could not be made."""
+    assert cgroup_v2._SCOPE_TIMEOUT_S < attempts._ATTEMPT_S < probe._PATIENCE_S
+    assert cgroup_v2._SCOPE_TIMEOUT_S < nursery.START_LIMIT_S

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["try_all"]
 
-_ATTEMPT_S = 15
+_ATTEMPT_S = 40  # systemd alone may take half of it on a busy machine
 _HOST_ID = 0x70000000
 _STAGE = "/proc"
 _FRESH = Clone.NEWNS | Clone.NEWPID | Clone.NEWIPC | Clone.NEWUTS

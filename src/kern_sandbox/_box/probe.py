@@ -20,7 +20,7 @@ _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); from kern_sandbox.{module} import main; sys.exit(main({argument}))"
 )
 _PASSED_ON = ("LD_LIBRARY_PATH", "PATH", "TMPDIR")
-_PATIENCE_S = 60
+_PATIENCE_S = 120
 _FACTS = {
     "userns_clone": "/proc/sys/kernel/unprivileged_userns_clone",
     "max_user_namespaces": "/proc/sys/user/max_user_namespaces",
