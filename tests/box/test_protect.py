@@ -148,6 +148,19 @@ def test_a_link_on_the_way_is_refused(make: Make, tmp_path: Path, name: str) -> 
     assert set(tree(tmp_path)) == {"elsewhere", name}
 
 
+def test_a_link_that_the_host_puts_in_its_place_is_refused(make: Make, project: Path) -> None:
+    sandbox = protected(make, project)
+    assert sandbox.run(["true"]).success
+    (project / ".git").rename(project / "moved")
+    (project / ".git").symlink_to("moved")
+    said = []
+    for _ in range(3):  # a box that waited already only sees that something is not what it was
+        with pytest.raises(kern_sandbox.StartError) as refused:
+            sandbox.run(["true"])
+        said.append(str(refused.value))
+    assert "symbolic link" in said[-1], said
+
+
 def test_a_repository_whose_git_is_a_file_is_protected_as_a_whole(make: Make, tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("gitdir: /elsewhere\n")
     sandbox = protected(make, tmp_path)
