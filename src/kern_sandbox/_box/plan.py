@@ -29,7 +29,8 @@ MASKED = (
     "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
     "/proc/sysrq-trigger", "/proc/timer_list",
 )  # fmt: skip
-# The one part of /proc that belongs to whoever is root in a network namespace; the rest is the host's root's.
+# The one part of /proc in which uid 0 of a box may write: settings of its own PID and IPC namespaces belong to it
+# (pid_max, shmmax, msg_max), and only the host's root has the rest.
 READ_ONLY = ("/proc/sys",)
 DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 

@@ -25,10 +25,7 @@ for line in open("/proc/self/mountinfo"):
 _MASKED = """
 for name in "kcore keys key-users kmsg timer_list sched_debug latency_stats kpagecount kpageflags".split():
     file = opened("/proc/" + name)
-    if file is None or name == "kmsg" and os.stat(file.fileno()).st_rdev: continue
-    try: data = b"?" if name == "kmsg" else file.read(64)
-    except OSError: continue
-    if data: breach("/proc/" + name)
+    if file is not None and not os.stat(file.fileno()).st_rdev: breach("/proc/" + name)  # else the null device
 if opened("/proc/sysrq-trigger", "wb"): breach("/proc/sysrq-trigger")
 for name in ("firmware", "kernel/debug", "kernel/security"):
     try: names = os.listdir("/sys/" + name)
@@ -254,7 +251,7 @@ CLAIMS = [
         inside(_MOUNTS.replace("CHECK", "'shared:' in place or 'master:' in place")),
         ("propagation",),
     ),
-    Claim("B44", "what /proc tells of the host's kernel is masked", inside(_MASKED), ("masks", "host id")),
+    Claim("B44", "what /proc tells of the host's kernel is masked", inside(_MASKED), ("masks",)),
     Claim(
         "B45",
         "only harmless devices are below /dev",
