@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kern_sandbox._forkserver import ownership
+from kern_sandbox._linux.libc import syscall
 from support import applies
 
 OWNER, BOX = 65533, 165533
@@ -57,3 +58,33 @@ def test_a_file_that_is_put_under_a_name_after_the_look_keeps_its_owner(
     os.close(ownership.lend(str(tree), BOX).fd)
     assert swapped
     assert (owners(tree)["mine"], owners(tree)["in/away"]) == (0, BOX)
+
+
+def stubborn(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on nobody can change the owner of ``mine``, as of an immutable file."""
+    number, real = (tree / "mine").lstat().st_ino, syscall
+
+    def call(name: str, file: int, *rest: Any) -> int:
+        if os.fstat(file).st_ino == number:
+            raise PermissionError(1, "Operation not permitted")
+        return real(name, file, *rest)
+
+    monkeypatch.setattr("kern_sandbox._forkserver.ownership.syscall", call)
+
+
+def test_a_file_that_cannot_be_given_back_keeps_nothing_else_from_it(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loan = ownership.lend(str(tree), BOX)
+    stubborn(tree, monkeypatch)
+    ownership.give_back(loan)
+    assert owners(tree) == {**dict.fromkeys(("in", "in/mine", "link"), OWNER), "mine": BOX, "theirs": 0}
+    assert tree.stat().st_uid == OWNER
+
+
+def test_what_cannot_be_lent_whole_is_not_lent(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = owners(tree)
+    stubborn(tree, monkeypatch)
+    with pytest.raises(PermissionError):
+        ownership.lend(str(tree), BOX)
+    assert owners(tree) == before

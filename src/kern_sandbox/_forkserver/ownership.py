@@ -39,29 +39,38 @@ def lend(path: str, host_id: int) -> Loan:
 
 
 def give_back(loan: Loan) -> None:
-    """What belongs to the box's host id is its owner's again, the files that boxes made included."""
+    """What belongs to the box's host id is its owner's again, the files that boxes made included.
+
+    Never raises: a file whose owner cannot be changed (one that is immutable, say) is left, and the others are not.
+    """
     try:
-        _change(loan.fd, loan.host_id, loan.owner)
+        _change(loan.fd, loan.host_id, loan.owner, forgiven=OSError)
+    except OSError:
+        return  # the file system is gone, or read-only by now
     finally:
         os.close(loan.fd)
 
 
-def _change(top: int, old: int, new: tuple[int, int]) -> None:
-    """Walks by descriptors and follows no link; what is nested deeper than 900 directories keeps its owner."""
+def _change(top: int, old: int, new: tuple[int, int], forgiven: type[OSError] = FileNotFoundError) -> None:
+    """Walks by descriptors and follows no link; what is nested deeper than 900 directories keeps its owner.
+
+    Raises:
+        OSError: one cannot be changed; ``forgiven`` are the errors of single files that do not matter.
+    """
     os.fchown(top, *new)
     for place, folders, files, fd in os.fwalk(".", dir_fd=top, follow_symlinks=False):
         for name in (*folders, *files):
-            _change_one(name, fd, old, new)
+            try:
+                _change_one(name, fd, old, new)
+            except forgiven:
+                continue  # a box is at work in the tree, and its files come and go
         if place.count("/") >= _MAX_DEPTH:
             folders.clear()
 
 
 def _change_one(name: str, dir_fd: int, old: int, new: tuple[int, int]) -> None:
     """Changes what was looked at, for a box may put somebody else's file under the name meanwhile."""
-    try:
-        file = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
-    except FileNotFoundError:
-        return  # a box is at work in the tree, and its files come and go
+    file = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         if os.fstat(file).st_uid == old:
             syscall("fchownat", file, b"", *new, int(AtFlag.EMPTY_PATH))
