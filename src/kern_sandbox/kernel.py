@@ -78,7 +78,8 @@ class Kernel:
     @property
     def alive(self) -> bool:
         """Whether the next cell will find what earlier ones have left, as far as is known now."""
-        return not self._closed and not self._session.closed and self._ended is None
+        here = self._pid == os.getpid()
+        return here and not self._closed and not self._session.closed and self._ended is None
 
     def run_code(
         self,
@@ -110,7 +111,7 @@ class Kernel:
         callbacks = (checks.check_callback("on_stdout", on_stdout), checks.check_callback("on_stderr", on_stderr))
         relays = [None if each is None else Relay(each) for each in callbacks]
         try:
-            with self._lock:
+            with self._turn():
                 self._require_alive()
                 return self._run(text, limit, relays)
         finally:
@@ -228,7 +229,7 @@ class Kernel:
             SessionClosed: the kernel is closed or has died.
             StartError: the box has no room for another process.
         """
-        with self._lock:
+        with self._turn():
             self._require_alive()
             return Checkpoint(self._branch.copy(), self._cells)
 
@@ -243,7 +244,7 @@ class Kernel:
             StartError: the box has no room for another process.
         """
         self._check(checkpoint)
-        with self._lock:
+        with self._turn():
             self._require_box()
             branch = checkpoint.copy.branch(reseed=False)
             self._branch.close()
@@ -292,8 +293,14 @@ class Kernel:
             hint = "Roll it back to a checkpoint, or make a new one; the workspace is still there"
             raise SessionClosed(f"using a kernel that has died: {self._ended}", hint=hint)
 
+    def _turn(self) -> threading.Lock:
+        """What calls take turns by; an inherited one may be held for ever by a thread that is not in this process."""
+        if self._pid != os.getpid():
+            raise self._closed_error()
+        return self._lock
+
     def _require_box(self) -> None:
-        if self._closed or self._session.closed or self._pid != os.getpid():
+        if self._closed or self._session.closed:
             raise self._closed_error()
         self._box.attend()
         if self._box.evidence is not None:

@@ -49,6 +49,7 @@ class Process:
         self._death = death
         self._guard = guard
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._started = time.monotonic()
         self._result: ExecutionResult | None = None
         self._closed = False
@@ -69,6 +70,8 @@ class Process:
         until = None if timeout_s is None else time.monotonic() + min(max(0.0, timeout_s), _LONGEST_S)
         if self._result is not None:
             return self._result
+        if self._pid != os.getpid():  # the verdict is the parent's to read, and the lock may be held there
+            raise SessionClosed("waiting for a process of another process", hint="Start one in this process")
         if not self._lock.acquire(timeout=-1 if until is None else _left(until)):  # another thread waits already
             raise TimeoutError(_STILL_RUNNING)
         try:
@@ -135,10 +138,24 @@ class Process:
             return  # it has ended, or was closed meanwhile, which is what was wanted
 
     def close(self) -> None:
-        """End the box if it is alive, and close the pipes. Closing twice does nothing."""
+        """End the box if it is alive, and close the pipes. Closing twice does nothing.
+
+        In a forked child, whose parent has started the program, only the child's own descriptors are closed.
+        """
         if self._closed:
             return
         self._closed = True
+        if self._pid == os.getpid():
+            self._hang_up()
+        self._call.close()
+        for file in (self.stdin, self.stdout, self.stderr):
+            try:
+                file.close()
+            except BrokenPipeError:
+                pass  # the program no longer reads; there is nothing to flush
+
+    def _hang_up(self) -> None:
+        """End the box; an inherited copy in a forked child must not, for the box is the parent's."""
         self._guard.release()
         try:
             self._call.shutdown(socket.SHUT_RDWR)
@@ -146,11 +163,6 @@ class Process:
             pass  # the fork server closed its end first
         with self._lock:  # a thread that waits has seen the end of the socket by now
             self._call.close()
-        for file in (self.stdin, self.stdout, self.stderr):
-            try:
-                file.close()
-            except BrokenPipeError:
-                pass  # the program no longer reads; there is nothing to flush
 
     def __enter__(self) -> Process:
         return self

@@ -136,3 +136,62 @@ def test_an_async_sandbox_lives_as_long_as_its_kernel():
             return (await kernel.run_code("print('alive')")).stdout
 
     assert asyncio.run(alone()) == "alive\n"
+
+
+# --- forked children of the user's process --------------------------------------------------------------------------
+
+FORKED = """
+import gc, signal, threading
+def in_child(body):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        body()
+        os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def refused(verb):
+    try: verb()
+    except kern.SessionClosed: return
+    os._exit(1)
+"""
+
+
+def test_a_forked_child_that_forgets_a_process_leaves_it_to_its_parent(user_process):
+    user = user_process(f"""{FORKED}
+sandbox = kern.Sandbox(workspace_mb=10)
+process = sandbox.spawn(['cat'])
+def forget():
+    global process
+    refused(lambda: process.wait(0))
+    del process
+    gc.collect()
+print(in_child(forget))
+process.stdin.write(b'alive\\n')
+print(process.stdout.readline().decode(), end='')
+process.stdin.close()
+print(process.wait().exit_code)
+""")
+    assert user.ends() == "7\nalive\n0\n"
+
+
+def test_a_kernel_that_is_busy_in_the_parent_is_refused_in_a_forked_child_and_not_waited_for(user_process):
+    user = user_process(f"""{FORKED}
+import warnings
+warnings.simplefilter('ignore')
+kernel = kern.Sandbox().kernel()
+said = threading.Event()
+busy = "print(1, flush=True)\\nimport time\\nwhile True: time.sleep(1)"
+cell = threading.Thread(target=lambda: kernel.run_code(busy, on_stdout=lambda _: said.set()))
+cell.start()
+said.wait()
+def use():
+    for verb in (lambda: kernel.run_code('1'), kernel.checkpoint, lambda: kernel.fork(1)): refused(verb)
+    if kernel.alive: os._exit(2)
+    kernel.close()
+print(in_child(use))
+kernel.interrupt()
+cell.join()
+print(kernel.run_code("print('alive')").stdout, end='')
+kernel.close()
+""")
+    assert user.ends() == "7\nalive\n"

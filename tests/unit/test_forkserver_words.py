@@ -14,12 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 from kern_sandbox import CgroupUnavailable, HostError
+from kern_sandbox._box.egress import egress_notes
 from kern_sandbox._box.library import library_files
 from kern_sandbox._box.plan import Plan
 from kern_sandbox._forkserver import egress_main, wire
 from kern_sandbox._forkserver.boxes import Box, too_late
 from kern_sandbox._forkserver.nursery import Nursery
-from kern_sandbox._forkserver.replies import evidence_of, notes_of
+from kern_sandbox._forkserver.replies import evidence_of, notes_of, record_of
 from kern_sandbox._forkserver.server import Server
 from kern_sandbox._forkserver.stems import Source, Stem
 from kern_sandbox._linux import fds
@@ -49,6 +50,26 @@ workspaces._user_namespace((0, 0), 0)
 )
 def test_words_are_taken_in_their_types_and_those_of_others_are_dropped(said, believed) -> None:
     assert evidence_of(said) == believed
+
+
+ROW = ["index.example", 443, "refused", "not listed", 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("said", "believed"),
+    [
+        ({"rows": [ROW], "more": 2}, {"rows": [ROW], "more": 2}),
+        ({"rows": [ROW[:6], [*ROW, 1], [1, *ROW[1:]], [*ROW[:2], "won", *ROW[3:]], "row", ROW]}, {"rows": [ROW]}),
+        ({"rows": [[*ROW[:1], True, *ROW[2:]], [*ROW[:6], 1.5]]}, {}),
+        ({"rows": "text", "more": "many"}, {}),
+        ({"rows": [ROW] * 5000, "more": -1}, {"rows": [ROW] * 100}),
+        ({}, {}),
+    ],
+)
+def test_a_proxy_is_believed_in_the_form_of_a_record_only(said, believed) -> None:
+    """It cannot make a call fail: what has another form is left out."""
+    assert record_of(said) == {"rows": [], "more": 0, **believed}
+    assert egress_notes({"egress": record_of(said)}) is not None
 
 
 def test_words_and_notes_are_bounded() -> None:

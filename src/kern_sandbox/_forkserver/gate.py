@@ -19,6 +19,7 @@ from .._linux import fds
 from . import wire
 from .boxes import Box
 from .loop import Loop
+from .replies import record_of
 
 __all__ = ["Gate"]
 
@@ -152,11 +153,11 @@ class Gate:
     def _on_word(self) -> None:
         """A box's record has come, or the proxy is gone."""
         assert self._proxy is not None
-        frame = wire.receive(self._proxy.control)
+        frame = wire.receive(self._proxy.control, most=wire.SMALL)
         if frame is None:
             self._lose()
             return
-        record = {"rows": frame.body["rows"], "more": frame.body["more"]}
+        record = record_of(frame.body)
         if "told" in frame.body:
             self._inquiring.pop(frame.body["told"], None)
             inside = self._inside.get(frame.body["told"])

@@ -10,13 +10,15 @@ from typing import Any
 from ..errors import HostError
 from . import wire
 
-__all__ = ["SourceFailed", "evidence_of", "lost", "notes_of", "refuse", "remove_tree"]
+__all__ = ["SourceFailed", "evidence_of", "lost", "notes_of", "record_of", "refuse", "remove_tree"]
 
 _WORDS = 16_000
 _MOST_NOTES = 20
 _NUMBERS = {"errno": 1 << 31, "status": 1 << 31, "cpu_ms": 1 << 53, "max_rss": 1 << 53}
 _TEXTS = ("failed", "text", "path")
 _FACTS = ("ready", "started")
+_ROW = (str, int, str, str, int, int, int)  # the fields of EgressEvent
+_MOST_ROWS = 100
 
 
 class SourceFailed(Exception):
@@ -50,6 +52,17 @@ def notes_of(body: dict[str, Any]) -> list[str]:
     """What a template wants a call to be told."""
     notes = body.get("notes")
     return [note[:_WORDS] for note in notes[:_MOST_NOTES] if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def record_of(body: dict[str, Any]) -> dict[str, Any]:
+    """What the egress proxy may say of a box; it parses a box's bytes, so it may be foreign code that speaks."""
+    rows, more = body.get("rows"), body.get("more")
+    whole = [row for row in rows if _is_row(row)] if isinstance(rows, list) else []
+    return {"rows": whole[:_MOST_ROWS], "more": more if type(more) is int and more >= 0 else 0}
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, list) and [type(field) for field in row] == list(_ROW) and row[2] in ("allowed", "refused")
 
 
 def lost(words: str) -> dict[str, Any]:
