@@ -11,6 +11,8 @@ __all__ = ["Groups"]
 
 _READY = 2
 _PILE = 32
+_SOON_S, _LATE_S = 0.01, 1.0
+"""How long after a group could not be removed that is tried again: twice as long each time, up to the second."""
 
 
 class Groups:
@@ -20,6 +22,7 @@ class Groups:
         self.host = host
         self._ready: dict[Limits, collections.deque[Group]] = {}
         self._ended: collections.deque[Group] = collections.deque()
+        self._patience_s = _SOON_S
 
     def take(self, limits: Limits) -> Group:
         """A group that no process was ever in."""
@@ -33,6 +36,7 @@ class Groups:
     def put_away(self, group: Group) -> None:
         """``group``'s box has ended; remove it when there is time."""
         self._ended.append(group)
+        self._patience_s = _SOON_S
 
     def forget(self, limits: Limits) -> None:
         """No Sandbox with these limits is left."""
@@ -56,8 +60,10 @@ class Groups:
         for _ in range(len(self._ended)):
             group = self._ended.popleft()
             if self._is_rid_of(group):
+                self._patience_s = _SOON_S
                 return True
             self._ended.append(group)
+        self._patience_s = min(2 * self._patience_s, _LATE_S)
         return False
 
     @staticmethod
@@ -68,9 +74,9 @@ class Groups:
             return True  # Linux will not have it: it is left to the next server, which collects what is stale
 
     @property
-    def busy(self) -> bool:
-        """Whether an ended group still has to go."""
-        return bool(self._ended)
+    def again_s(self) -> float | None:
+        """How long until it is worth while to tidy again, seconds; ``None`` where no ended group has to go."""
+        return self._patience_s if self._ended else None
 
     def close(self) -> None:
         """Remove everything."""

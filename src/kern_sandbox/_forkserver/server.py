@@ -30,7 +30,6 @@ from .replies import SourceFailed, lost, refuse, remove_tree
 
 __all__ = ["main"]
 
-_IDLE_RETRY_S = 0.01
 _MOST_TRIES = 3
 _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
@@ -77,7 +76,8 @@ class Server:
         dues = [*(box.due for box in self.boxes.values()), *self.sweeps, *self.nursery.dues(), *self.gate.dues]
         due = min(dues, default=None)
         wait = None if due is None else max(0.0, due - time.monotonic())
-        return min(_IDLE_RETRY_S, wait or _IDLE_RETRY_S) if self.groups.busy else wait
+        again = None if calls else self.groups.again_s
+        return again if wait is None else wait if again is None else min(again, wait)
 
     def _enforce_deadlines(self) -> None:
         now = time.monotonic()
