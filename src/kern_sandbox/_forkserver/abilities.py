@@ -96,7 +96,7 @@ def _can_listen() -> bool:
         try:
             caps.no_new_privileges()
             seccomp.install(compile_filter(FilterPolicy()), listener=True)
-        except OSError:
+            os._exit(0)
+        finally:  # whatever it was: a child never goes on with its parent's work
             os._exit(1)
-        os._exit(0)
     return os.waitpid(pid, 0)[1] == 0
