@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
-from kern_sandbox import HostError, StartError
+from kern_sandbox import HostError, SessionClosed, StartError
 from kern_sandbox._forkserver import branch as branches
 from kern_sandbox._forkserver import wire
 from kern_sandbox._forkserver.branch import Branch, Sinks
@@ -118,6 +118,25 @@ def test_a_request_has_an_end_whatever_the_code_says_meanwhile(
     monkeypatch.setattr(ends.branch, "turn", lambda *_: ends.branch.words.extend([Word("branch", {"x": 1})]))
     with pytest.raises(StartError, match="in time"):
         in_time(getattr(ends.branch, verb))
+
+
+def fill(sock: socket.socket) -> None:
+    """Send until nothing more goes in: whoever is at the other end does not read."""
+    while True:
+        try:
+            wire.send(sock, {"x": "x" * 1000}, (), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+
+
+def test_a_session_that_reads_nothing_holds_nobody_up(ends: Ends) -> None:
+    """Its code can say that a cell is done without having taken it in, again and again."""
+    fill(ends.branch.control)
+    fill(ends.branch.leash)
+    end = in_time(lambda: ends.branch.run(1, "", sinks(), 60))
+    assert (end.code, end.status, end.ran) == (None, None, False)
+    with pytest.raises(SessionClosed, match="does not listen"):
+        in_time(ends.branch.copy)
 
 
 def test_words_that_nobody_has_asked_for_do_not_pile_up(ends: Ends) -> None:

@@ -33,6 +33,7 @@ _START_S = 60.0
 _END_S = 15.0
 _MUTE_S = 2.0
 _MOST_STATUS = 0xFFFF
+_LATER = "Interrupt or kill it"
 _ERRNOS = 4096  # Linux has no larger one, and no text for what the code makes up
 
 
@@ -126,9 +127,11 @@ class Branch(Lines):
 
     def _give(self, sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = ()) -> None:
         try:
-            wire.send(sock, body, fds)
+            wire.send(sock, body, fds, socket.MSG_DONTWAIT)
         except (BrokenPipeError, ConnectionResetError):
             raise SessionClosed("asking something of a kernel: its process has ended") from None
+        except BlockingIOError:
+            raise SessionClosed("asking something of a kernel: its process does not listen", hint=_LATER) from None
         except OSError as error:
             if error.errno == errno.EBADF:
                 raise SessionClosed("using a checkpoint that is closed", hint="Make another") from None
@@ -189,11 +192,14 @@ class Branch(Lines):
         return end
 
     def _begin(self, body: dict[str, Any]) -> bool:
-        """Send a cell; ``False`` where nobody is left to run it."""
+        """Send a cell; ``False`` where nobody is left to run it, or has taken in so little that this would wait."""
         self.words.clear()
         try:
-            wire.send(self.control, body)
+            wire.send(self.control, body, (), socket.MSG_DONTWAIT)
         except (BrokenPipeError, ConnectionResetError):
+            return False
+        except BlockingIOError:
+            self.kill()
             return False
         return True
 

@@ -172,9 +172,9 @@ class Lines:
 
     def ask(self, body: dict[str, Any]) -> None:
         try:
-            wire.send(self.leash, body)
+            wire.send(self.leash, body, (), socket.MSG_DONTWAIT)
         except OSError:
-            return  # it has ended, which the next word tells
+            return  # it has ended, which the next word tells; or it takes nothing in, and ends at a deadline
 
     def hang_up(self) -> None:
         """Wake whoever waits here: it then raises ``SessionClosed``."""
