@@ -26,6 +26,11 @@ from .init import INNER_ID
 __all__ = ["Seed", "run_stem"]
 
 
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+_MOST_NAMESPACES = "4096"
+"""Of each kind below a template: one for each of its boxes. Linux counts them for the host user, who has some more."""
+
+
 class Seed(NamedTuple):
     """What a stem starts from. ``trees`` is ``None`` where the stem opens the host's files itself.
 
@@ -136,6 +141,8 @@ def _start_template(seed: Seed, frame: wire.Frame) -> None:
 
 def _be_template(seed: Seed, control: int, *groups: int) -> None:
     processes.map_ids("self", INNER_ID, (INNER_ID, INNER_ID), deny_setgroups=True)
+    for kind in _NAMESPACES:
+        processes.write_text(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES)
     caps.drop_capabilities(seed.part.last_capability)
     for fd in groups:
         os.write(fd, b"0")  # into cgroups of its own, before a module is imported
