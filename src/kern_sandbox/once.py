@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +43,8 @@ def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionR
 
 
 def _next_session(options: Mapping[str, Any]) -> Session:
-    BoxSpec.of(**with_profiles(options))  # what is not accepted has no business in a key
-    key = repr(sorted(options.items()))
+    # By the values themselves: what stands for a secret has every reason to show the same of each.
+    key = json.dumps(vars(BoxSpec.of(**with_profiles(options))), default=dict)
     found = take_waiting(key)
     return found if isinstance(found, _OneOfMany) else _OneOfMany(key, options)
 

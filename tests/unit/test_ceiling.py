@@ -73,6 +73,13 @@ def test_a_directory_that_may_not_be_read_is_counted_by_its_owner(top: Path, mod
     assert os.stat(top / "d").st_mode & 0o777 == mode | 0o500
 
 
+def test_a_workspace_that_code_has_closed_is_counted_too(top: Path) -> None:
+    applies(os.geteuid() != 0, "root may read everything")
+    (top / "big").write_bytes(b"x" * MIB)
+    top.chmod(0)
+    assert counted(top) >= MIB
+
+
 def test_a_guard_hears_once_that_its_call_went_too_far_and_nothing_before(top: Path) -> None:
     with Workspace(top, MIB) as space:
         told = threading.Semaphore(0)

@@ -67,7 +67,6 @@ _ALLOWED = {
         epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch
         inotify_init inotify_init1 inotify_rm_watch pipe pipe2 poll ppoll pselect6 select signalfd signalfd4 splice
         tee vmsplice fanotify_mark""",
-    "asynchronous file access of the older kind": "io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit",
     "memory": """
         brk cachestat madvise map_shadow_stack membarrier memfd_create memfd_secret mincore mlock mlock2 mlockall mmap
         mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect process_madvise
@@ -108,6 +107,8 @@ _REFUSED = {
     ("ENOSYS", "makes files with a mode that lies in memory; libraries fall back to openat"): "openat2",
     ("ENOSYS", "does file and socket work past the filter; libraries fall back to epoll"): """
         io_uring_setup io_uring_enter io_uring_register""",
+    ("ENOSYS", "one call can take all that the whole machine has (fs.aio-max-nr); databases go on without"): """
+        io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit""",
     ("ENOSYS", "lists mounts; tools fall back to /proc/self/mountinfo"): "statmount listmount",
     ("ENOSYS", "security modules are the host's matter"): "lsm_get_self_attr lsm_set_self_attr lsm_list_modules",
     ("ENOSYS", "gone from Linux, or never in it"): """
@@ -128,8 +129,6 @@ _REFUSED_UNTRUSTED = {
     ("EPERM", "segments for 16-bit code"): "modify_ldt",
     ("ENOSYS", "seldom-used memory calls"): """
         remap_file_pages memfd_secret process_madvise process_mrelease cachestat""",
-    ("ENOSYS", "seldom-used asynchronous file access"): """
-        io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit""",
     ("ENOSYS", "POSIX message queues, which no language's standard library uses"): """
         mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink""",
     ("EPERM", "lends pages of a process to a pipe"): "vmsplice",

@@ -26,6 +26,11 @@ from .init import INNER_ID
 __all__ = ["Seed", "run_stem"]
 
 
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+_MOST_NAMESPACES = "4096"
+"""Of each kind below a template: one for each of its boxes. Linux counts them for the host user, who has some more."""
+
+
 class Seed(NamedTuple):
     """What a stem starts from. ``trees`` is ``None`` where the stem opens the host's files itself.
 
@@ -117,13 +122,28 @@ def _try_nesting() -> None:
 
 
 def _start_template(seed: Seed, frame: wire.Frame) -> None:
-    """Put a booted interpreter beside this process, in the same base."""
-    pid = os.fork()
-    if pid == 0:
+    """Put a booted interpreter beside this process, in the same base.
+
+    It runs modules of anybody's. In a user namespace below this one it is nobody to this process and to the boxes that
+    this process makes, and Linux lets it look into none of them: their memory is a copy of the fork server's.
+    """
+    try:
+        child = processes.clone(Clone.NEWUSER)
+    except OSError as error:
+        failed = "preload" if seed.plan.preload else "template"
+        with socket.socket(fileno=os.dup(frame.fds[0])) as control:
+            wire.reply(control, {"failed": failed, "text": f"a user namespace for the template: {error}"})
+        return
+    if child.pid == 0:
         processes.live(lambda: _be_template(seed, *frame.fds))
+    os.close(child.pidfd)
 
 
 def _be_template(seed: Seed, control: int, *groups: int) -> None:
+    processes.map_ids("self", INNER_ID, (INNER_ID, INNER_ID), deny_setgroups=True)
+    for kind in _NAMESPACES:
+        processes.write_text(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES)
+    caps.drop_capabilities(seed.part.last_capability)
     for fd in groups:
         os.write(fd, b"0")  # into cgroups of its own, before a module is imported
     template.start(socket.socket(fileno=control), seed.plan, seed.part)

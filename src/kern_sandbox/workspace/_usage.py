@@ -7,7 +7,7 @@ import stat
 from contextlib import closing
 
 from ._beneath import READ_DIR_FLAGS
-from ._walk import Descent, Lost, open_forced
+from ._walk import Descent, Lost, open_forced, unlock
 
 __all__ = ["usage"]
 
@@ -31,11 +31,19 @@ def usage(handle: int, enough: int) -> int:
     """
     total = 0
     twins: set[tuple[int, int]] = set()
-    with closing(Descent(os.open(".", READ_DIR_FLAGS, dir_fd=handle))) as descent:
+    with closing(Descent(_open_top(handle))) as descent:
         while True:
             total += _count(descent, twins)
             if total > enough or not _advance(descent):
                 return total
+
+
+def _open_top(handle: int) -> int:
+    try:
+        return os.open(".", READ_DIR_FLAGS, dir_fd=handle)
+    except PermissionError:  # code may close the workspace itself
+        unlock(handle, os.fstat(handle).st_mode | _TO_LOOK)
+        return os.open(".", READ_DIR_FLAGS, dir_fd=handle)
 
 
 def _count(descent: Descent, twins: set[tuple[int, int]]) -> int:

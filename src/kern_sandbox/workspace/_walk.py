@@ -27,6 +27,7 @@ __all__ = [
     "empty_directory",
     "open_forced",
     "remove_directory",
+    "unlock",
 ]
 
 OPEN_LEVELS = 32
@@ -148,7 +149,7 @@ def open_forced(name: str, dir_fd: int, rights: int) -> int:
     except PermissionError:
         handle = os.open(name, STEP_FLAGS, dir_fd=dir_fd)
         try:
-            _unlock(handle, os.fstat(handle).st_mode | rights)
+            unlock(handle, os.fstat(handle).st_mode | rights)
         finally:
             os.close(handle)
         fd = _open_plain(name, dir_fd)
@@ -159,7 +160,7 @@ def open_forced(name: str, dir_fd: int, rights: int) -> int:
     return fd
 
 
-def _unlock(handle: int, mode: int) -> None:
+def unlock(handle: int, mode: int) -> None:
     """Set the mode of a directory held by ``O_PATH``, which fchmod(2) refuses; only /proc leads to exactly it."""
     os.chmod(f"/proc/self/fd/{handle}", mode & 0o777)
 
@@ -289,7 +290,7 @@ def empty_directory(handle: int, passes: int = 5) -> bool:
         Whether the directory is empty.
     """
     with suppress(OSError):
-        _unlock(handle, stat.S_IRWXU)
+        unlock(handle, stat.S_IRWXU)
     with closing(Descent(os.open(".", READ_DIR_FLAGS, dir_fd=handle))) as descent:
         return any(_emptied(descent) for _ in range(passes))
 

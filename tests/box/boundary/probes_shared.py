@@ -45,6 +45,21 @@ found = ""
 with socket.socket(fileno=os.dup(3)) as control:
     for number in range(1, 100): control.send(b'J{"box":%d,"errno":1,"text":"forged"}' % number)
 """
+_PEEK = """
+import os
+found = ""
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    if int(pid) == os.getpid(): continue
+    for name in ("mem", "environ", "maps", "root/etc"):
+        try: os.close(os.open(f"/proc/{pid}/{name}", os.O_RDONLY))
+        except OSError: continue
+        found = f"/proc/{pid}/{name} can be opened, and there is what the fork server knows of all Sandboxes"
+"""
+_COUNT = """
+import glob
+limits = {path: int(open(path).read()) for path in glob.glob("/proc/sys/user/max_[cimnpu]*_namespaces")}
+found = ", ".join(f"{path}: {limit}" for path, limit in limits.items() if limit > 5000) or ("" if limits else "none")
+"""
 _TELL = """
 import own
 if own.found: breach(own.found)
@@ -101,6 +116,14 @@ def _memory_of_a_module(target: Target) -> str:
         return _preloaded(target, _HOLD.replace("SIZE", str(_BOX_MIB + _BIRTH_MIB + 64)), memory_mb=_BOX_MIB)
     except kern_sandbox.StartError as error:
         return "" if "more memory" in str(error) else str(error)
+
+
+def _eyes_of_a_module(target: Target) -> str:
+    return _preloaded(target, _PEEK)
+
+
+def _namespaces_of_a_module(target: Target) -> str:
+    return _preloaded(target, _COUNT)
 
 
 def _word_of_a_module(target: Target) -> str:
@@ -170,6 +193,10 @@ CLAIMS = [
           ("network namespace",), engine_only=True),
     Claim("B80-preload", "the memory of a preloaded module is limited", _memory_of_a_module,
           ("template limits",), engine_only=True, cgroup=True),
+    Claim("B05-preload", "a preloaded module cannot look into the process that it was forked from, or into its boxes",
+          _eyes_of_a_module, ("template namespace",), engine_only=True),
+    Claim("B84-preload", "a preloaded module cannot use up the namespaces of the host's user", _namespaces_of_a_module,
+          ("template namespace",), engine_only=True),
     Claim("B07-preload", "a preloaded module cannot end, or speak for, a box of another Sandbox", _word_of_a_module,
           ("announced boxes",), engine_only=True),
     Claim("B07-keeper", "a cell cannot look into the keeper of its kernel, or into init", _keeper,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 import pytest
 
@@ -98,6 +98,30 @@ def test_boxes_of_two_sandboxes_do_not_meet_in_a_workspace_of_their_own() -> Non
         assert "s" not in other.run_code("import os; print(os.listdir('/workspace'))").stdout.strip("[]\n'")
         assert one.run_code("import os; print(os.path.exists('/workspace/s'))").stdout == "True\n"
         box.kill()
+
+
+class Secret(str):
+    """As those of settings libraries: it does not show itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+
+class Variables(dict[str, str]):
+    """The same for all of them."""
+
+    def __repr__(self) -> str:
+        return "Variables(***)"
+
+
+@pytest.mark.parametrize("hidden", [lambda text: {"TOKEN": Secret(text)}, lambda text: Variables(TOKEN=text)])
+def test_a_one_shot_call_never_gets_what_was_meant_for_another(hidden: Callable[[str], dict[str, str]]) -> None:
+    """The next session is made ahead: it has to be one for the same values, not for what looks the same."""
+    show = "import os; print(os.environ['TOKEN'])"
+    told = [kern_sandbox.run_code(show, env=hidden(f"of {tenant}")).stdout for tenant in range(5)]
+    assert told == [f"of {tenant}\n" for tenant in range(5)]
 
 
 def test_results_are_data_and_never_run_on_the_host(tmp_path: Path) -> None:

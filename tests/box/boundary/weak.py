@@ -234,6 +234,13 @@ WEAKENINGS: dict[str, Weakening] = {
         "from kern_sandbox._forkserver.groups import Groups\nfrom kern_sandbox._linux.cgroup import Group\n"
         "Groups.apart = lambda self, limits: Group()",
     ),
+    "template namespace": Weakening(
+        2,
+        "import os, socket\nfrom kern_sandbox._forkserver import stem, template\n"
+        "def beside(seed, frame):\n"
+        "    if os.fork() == 0: template.start(socket.socket(fileno=frame.fds[0]), seed.plan, seed.part)\n"
+        "stem._start_template = beside",
+    ),
     "announced boxes": Weakening(
         11,
         "from kern_sandbox._forkserver.nursery import Nursery\nborn = Nursery._on_born\n"

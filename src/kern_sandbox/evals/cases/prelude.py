@@ -19,6 +19,7 @@ NUMBERS = {  # x86_64, aarch64
     "setdomainname": (171, 162), "move_pages": (279, 239), "migrate_pages": (256, 238), "mbind": (237, 235),
     "iopl": (172, -1), "ioperm": (173, -1), "lookup_dcookie": (212, 18), "statmount": (457, 457),
     "listmount": (458, 458), "nfsservctl": (180, 42), "quotactl_fd": (443, 443), "vhangup": (153, 58),
+    "io_setup": (206, 0),
 }
 
 
