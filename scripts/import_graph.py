@@ -110,8 +110,8 @@ def main() -> None:
 
 def _label(box: str) -> str:
     """The words of a box, on lines of a few."""
-    words = ["words:", *sorted(WORDS)] if box == WORDS_BOX else box.split()
-    return "\\n".join(" ".join(words[at : at + 5]) for at in range(0, len(words), 5))
+    words, most = (["words:", *sorted(WORDS)], 5) if box == WORDS_BOX else (box.split(), 2)
+    return "\\n".join(" ".join(words[at : at + most]) for at in range(0, len(words), most))
 
 
 if __name__ == "__main__":

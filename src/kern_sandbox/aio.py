@@ -17,10 +17,21 @@ from .process import Process
 from .results import ExecutionResult
 from .session import Callback, How, Session, Stop
 
-__all__ = ["AsyncKernel", "AsyncSandbox"]
+__all__ = ["AsyncKernel", "AsyncSandbox", "ended_with_its_task"]
 
 _MAX_CALLS = 256
 T = TypeVar("T")
+
+
+async def ended_with_its_task(call: asyncio.Future[T], stop: Stop) -> T:
+    """What ``call`` gives; where the awaiting task is cancelled, ``stop`` ends it, and it is waited for."""
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        stop.now()
+        await asyncio.wait([call])
+        call.exception()  # whatever it was, the cancellation is what the caller gets
+        raise
 
 
 class AsyncSandbox:
@@ -50,14 +61,7 @@ class AsyncSandbox:
     async def _call(self, verb: Callable[..., ExecutionResult], *args: Any) -> ExecutionResult:
         """Run one call; if the awaiting task is cancelled, end the box and wait until it is gone."""
         stop = Stop()
-        call = asyncio.ensure_future(self._do(verb, *args, stop))
-        try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            stop.now()
-            await asyncio.wait([call])
-            call.exception()  # whatever it was, the cancellation is what the caller gets
-            raise
+        return await ended_with_its_task(asyncio.ensure_future(self._do(verb, *args, stop)), stop)
 
     async def run_code(
         self,

@@ -325,3 +325,19 @@ def test_no_name_or_text_of_a_case_is_obeyed_by_the_page() -> None:
     assert "&lt;script&gt;" in said
     for tag in ("<script", "</pre>", "</details>", "\x1b", "\u202e"):
         assert said.count(tag) == plain.count(tag)
+
+
+@pytest.mark.parametrize(
+    ("words", "headline"),
+    [
+        (["held", "skipped"], 'good">kern_sandbox kept every claim: 1 attacks failed.'),
+        (["worked"], 'good">kern_sandbox kept every claim: 1 honest snippets worked.'),
+        (["held", "worked"], 'good">kern_sandbox kept every claim: 1 attacks failed, 1 honest snippets worked.'),
+        (["held", "breached"], 'bad">1 of 2 cases went wrong on kern_sandbox.'),
+        (["skipped"], 'verdict">kern_sandbox was not asked.'),
+        ([], 'verdict">kern_sandbox was not asked.'),
+    ],
+    ids=str,
+)
+def test_the_pages_headline_says_what_was_asked_and_no_more(words: list[str], headline: str) -> None:
+    assert headline in page([row(word) for word in words], ABOUT)

@@ -19,9 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kern_sandbox._linux.bpf import ARCH, NR, Action, Arch, Assembler, argument, errno_return
-from kern_sandbox._linux.syscalls import BY_MACHINE, MACHINE, name_of
-
+from .._linux.bpf import ARCH, NR, Action, Arch, Assembler, argument, errno_return
+from .._linux.syscalls import BY_MACHINE, MACHINE, name_of
 from .filter_rules import ALL, Rule, rules
 
 __all__ = ["EXPLANATION", "FilterPolicy", "Row", "compile_filter", "describe", "table"]

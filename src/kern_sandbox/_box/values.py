@@ -14,7 +14,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from kern_sandbox.results import Result
+from ..results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

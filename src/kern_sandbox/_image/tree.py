@@ -12,23 +12,15 @@ import stat
 from contextlib import suppress
 from typing import IO
 
-from .._linux.fds import open_inside
+from .._linux.fds import open_flags, open_inside
 from ..errors import LayerRefused
 from ..workspace import remove_directory
 
 __all__ = ["Tree"]
 
 
-def _flags(*names: str) -> int:
-    """Open flags by name; one that this system lacks (macOS, Windows) is 0, since only the import works there."""
-    flags = 0
-    for name in names:
-        flags |= getattr(os, name, 0)
-    return flags
-
-
-_DIRECTORY = _flags("O_PATH", "O_DIRECTORY")
-_NEW = _flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
+_DIRECTORY = open_flags("O_PATH", "O_DIRECTORY")
+_NEW = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 _OPEN_TO_ALL = 0o755
 """A box's user is nobody whom the image knows, and the tree is read-only to it."""
 _CHUNK = 1 << 18

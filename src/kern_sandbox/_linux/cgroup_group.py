@@ -8,8 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from kern_sandbox.errors import CgroupUnavailable
-
+from ..errors import CgroupUnavailable
 from . import cgroup_tree
 from .cgroup_tree import CONTROLLERS, Evidence, Limits
 

@@ -16,6 +16,7 @@ __all__ = [
     "memory_file",
     "open_as_root",
     "open_beneath",
+    "open_flags",
     "open_inside",
     "open_pid",
     "send_signal",
@@ -88,6 +89,14 @@ def heads_namespace_below(pidfd: int) -> bool:
         rows = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     numbers = rows.get("NSpid", "").split("\t")
     return rows.get("Pid") == "-1" or (len(numbers) > 2 and numbers[-1] == "1")
+
+
+def open_flags(*names: str) -> int:
+    """Open flags by name; one that this system lacks (macOS, Windows) is 0, since only the import works there."""
+    flags = 0
+    for name in names:
+        flags |= getattr(os, name, 0)
+    return flags
 
 
 def inherit_only(first: int) -> None:

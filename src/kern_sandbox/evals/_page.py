@@ -54,17 +54,16 @@ def _headline(rows: Sequence[Row]) -> str:
     proved = sum(row.proved for row in ours)
     held = sum(row.word == "held" for row in ours)
     worked = sum(row.word == "worked" for row in ours)
-    if not ours:
+    if not bad and not held + worked:
         return '<p class="verdict">kern_sandbox was not asked.</p>'
+    good = [f"{held} attacks failed"] * bool(held) + [f"{worked} honest snippets worked"] * bool(worked)
     words = (
         f"{len(bad)} of {len(ours)} cases went wrong on kern_sandbox"
         if bad
-        else f"kern_sandbox kept every claim: {held} attacks failed, {worked} honest snippets worked"
+        else f"kern_sandbox kept every claim: {', '.join(good)}"
     )
-    return (
-        f'<p class="verdict {"bad" if bad else "good"}">{text(words)}.</p>'
-        f'<p class="soft">{proved} of the {held} attacks that failed were seen to work on a control.</p>'
-    )
+    about = f"{proved} of the {held} attacks that failed were seen to work on a control." if held else ""
+    return f'<p class="verdict {"bad" if bad else "good"}">{text(words)}.</p><p class="soft">{about}</p>'
 
 
 def _about(about: Mapping[str, Any]) -> str:

@@ -141,18 +141,15 @@ class Toolbox:
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
 
+        from ..aio import ended_with_its_task
+
         cancel = Cancel()
         thread = ThreadPoolExecutor(1, thread_name_prefix="kern-tool")
         call = asyncio.get_running_loop().run_in_executor(
             thread, lambda: self.call(name, arguments, on_output=on_output, cancel=cancel)
         )
         try:
-            return await asyncio.shield(call)
-        except asyncio.CancelledError:
-            cancel.now()
-            await asyncio.wait([call])
-            call.exception()  # whatever it was, the cancellation is what the caller gets
-            raise
+            return await ended_with_its_task(call, cancel)
         finally:
             thread.shutdown(wait=False)
 

@@ -7,8 +7,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from kern_sandbox.errors import SpecError, WorkspaceError
-
+from ..errors import SpecError, WorkspaceError
 from ._arguments import clipped
 from ._beneath import SAFE_FLAGS, Owner, require_regular
 from ._exchange import exchange, finish_broken, open_root, stage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from kern_sandbox.checks import bad
-from kern_sandbox.errors import SpecError, WorkspaceError
+from ..checks import bad
+from ..errors import SpecError, WorkspaceError
 
 __all__ = [
     "DEPS",

@@ -12,7 +12,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kern_sandbox._linux.fds import open_beneath
+from .._linux.fds import open_beneath, open_flags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,19 +37,11 @@ Owner = tuple[int, int]
 _LEAST, _MOST = 64 << 10, 16 << 20
 
 
-def _flags(*names: str) -> int:
-    """Open flags by name; one that this system lacks (macOS, Windows) is 0, since only the import works there."""
-    flags = 0
-    for name in names:
-        flags |= getattr(os, name, 0)
-    return flags
-
-
-SAFE_FLAGS = _flags("O_NOFOLLOW", "O_CLOEXEC")
-PROBE_FLAGS = SAFE_FLAGS | _flags("O_PATH")
-STEP_FLAGS = PROBE_FLAGS | _flags("O_DIRECTORY")
-READ_FLAGS = SAFE_FLAGS | _flags("O_RDONLY", "O_NONBLOCK", "O_NOCTTY")
-READ_DIR_FLAGS = READ_FLAGS | _flags("O_DIRECTORY")
+SAFE_FLAGS = open_flags("O_NOFOLLOW", "O_CLOEXEC")
+PROBE_FLAGS = SAFE_FLAGS | open_flags("O_PATH")
+STEP_FLAGS = PROBE_FLAGS | open_flags("O_DIRECTORY")
+READ_FLAGS = SAFE_FLAGS | open_flags("O_RDONLY", "O_NONBLOCK", "O_NOCTTY")
+READ_DIR_FLAGS = READ_FLAGS | open_flags("O_DIRECTORY")
 
 # Where the stepwise walk, which is as strict, is tried too. EPERM: seccomp profiles older than openat2 answer so.
 # ENOTDIR: openat2 says it of a link in the last place as well, and the stepwise walk tells the two apart.

@@ -11,8 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from kern_sandbox.errors import SandboxError, SessionClosed, WorkspaceError
-
+from ..errors import SandboxError, SessionClosed, WorkspaceError
 from ._usage import usage
 
 if TYPE_CHECKING:

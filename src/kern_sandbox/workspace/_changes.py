@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kern_sandbox.results import FileInfo
+from ..results import FileInfo
 
 __all__ = ["FileKey", "Snapshot", "changes"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kern_sandbox.errors import WorkspaceError
+from ..errors import WorkspaceError
 
 if TYPE_CHECKING:
     from ._beneath import Owner

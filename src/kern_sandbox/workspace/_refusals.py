@@ -7,8 +7,7 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kern_sandbox.errors import WorkspaceError
-
+from ..errors import WorkspaceError
 from ._arguments import clipped
 from ._beneath import NotRegular
 

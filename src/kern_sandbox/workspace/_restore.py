@@ -9,8 +9,7 @@ import stat
 import zlib
 from typing import IO
 
-from kern_sandbox.errors import WorkspaceError
-
+from ..errors import WorkspaceError
 from ._arguments import is_ours, vetted
 from ._beneath import SAFE_FLAGS, STEP_FLAGS, Owner, make_parents, open_under
 from ._tar import BadArchive, Member, members, padding, read_map

@@ -8,8 +8,7 @@ import os
 import stat
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from kern_sandbox.errors import WorkspaceError
-
+from ..errors import WorkspaceError
 from ._arguments import clipped, is_ours, text_of
 from ._beneath import READ_DIR_FLAGS, NotRegular, open_regular
 from ._refusals import refused

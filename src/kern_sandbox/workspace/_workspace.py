@@ -16,9 +16,8 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kern_sandbox.errors import SessionClosed, WorkspaceError
-from kern_sandbox.forksafe import ForkSafeLock
-
+from ..errors import SessionClosed, WorkspaceError
+from ..forksafe import ForkSafeLock
 from ._arguments import checked_limit, clipped, content_of, is_ours, refused_path, resolved, text_of, vetted
 from ._beneath import (
     READ_DIR_FLAGS,
