@@ -254,7 +254,7 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_runs(
 def test_what_is_not_there_cannot_be_chosen(words: list[str], capsys: Printed) -> None:
     assert main(["eval", "--list" if words[0] != "--target" else "--jobs=1", *words]) == 2
     said = capsys.readouterr().err
-    assert "nobody: " in said
+    assert f"choosing {' '.join(words)}: " in said
     assert {"--family": "escape, ", "--case": "eval --list", "--target": "exec, "}[words[0]] in said
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple, Union
 
-from ..checks import flag, whole
+from ..checks import bad, flag, whole
 from ..results import ExecutionResult, FileInfo, Result
 from ._clip import clip, line_count, shares
 from ._images import MAX_SIDE, image_size
@@ -67,6 +67,8 @@ def render(
     Raises:
         SpecError: an argument is not accepted.
     """
+    if not isinstance(result, ExecutionResult):
+        raise bad("result", result, "an ExecutionResult, which run_code and run return")
     whole("limit", limit, _LEAST_LIMIT, _MOST_LIMIT)
     whole("lines", lines, _LEAST_LINES, _MOST_LINES)
     flag("strict", strict)
