@@ -98,13 +98,14 @@ def blocks(
     Raises:
         SpecError: as `render`.
     """
+    text = TextPart(render(result, limit=limit, lines=lines, strict=strict))
     images = [
         ImagePart(mime, data)
         for value in result.results
         for mime, data in value.data.items()
         if mime in _IMAGES and isinstance(data, bytes) and not _unfit(mime, data)
     ]
-    return [TextPart(render(result, limit=limit, lines=lines, strict=strict)), *images[:_MOST_IMAGES]]
+    return [text, *images[:_MOST_IMAGES]]
 
 
 # Parts of the page
