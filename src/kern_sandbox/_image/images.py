@@ -100,10 +100,9 @@ def obtain(reference: Reference, store: Store, making: Making | None = None, *, 
                 found = _Maker(reference, store, how).run(source)
             store.give_name(reference.name, found.digest, identity)
     except PullError as error:
-        if reference.name in error.attempted:
-            raise
-        words = f"pulling {reference.name}: {error.attempted}"
-        raise PullError(words, errno=error.errno, path=error.path, hint=error.hint) from error
+        if reference.name not in error.attempted:
+            error.attempted = f"pulling {reference.name}: {error.attempted}"
+        raise
     except OSError as error:
         raise _disk(error, reference, store) from error
     return _image(reference, found)
