@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 import kern_sandbox
-from support import cgroup_mode, leaks, must_work, need_boxes, user_namespaces
+from support import cgroup_mode, heed_signals, leaks, must_work, need_boxes, user_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +32,11 @@ hypothesis.settings.load_profile("house")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Under pytest-xdist each worker has a temporary directory of its own: what is left in it is its own."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        own = tempfile.mkdtemp(prefix="xdist-")
+    """Whatever runs tests has a temporary directory of its own: what is left in it is its own, and nobody else's."""
+    heed_signals()
+    if "PYTEST_XDIST_WORKER" in os.environ or not getattr(config.option, "numprocesses", None):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tests write is kept for a look
+        own = tempfile.mkdtemp(prefix="kern-")
         os.chmod(own, 0o711)  # as /tmp lets servers of other users reach what a test makes for them
         os.environ["TMPDIR"] = tempfile.tempdir = own
         config.add_cleanup(lambda: _remove(own))

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import threading
@@ -29,6 +30,17 @@ PACKAGE = REPO / "src" / "kern_sandbox"
 def must_work() -> bool:
     """Whether a missing ability of this host is a failure, as it is in CI."""
     return os.environ.get("KERN_MUST_WORK") == "1"
+
+
+def heed_signals() -> None:
+    """Undo what ``nohup`` and a shell's ``&`` leave ignored: every process that a test starts would inherit it."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, _nothing)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _nothing(*_: object) -> None:
+    """Whoever said ``nohup`` is not ended by a hang-up, and yet children are born with the default."""
 
 
 def need(ok: bool, reason: str) -> None:

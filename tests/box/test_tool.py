@@ -46,6 +46,12 @@ def fits(value: object, schema: dict[str, Any]) -> bool:
 # --- what a model is told ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("sandbox", [None, "sandbox", kern_sandbox.Sandbox])
+def test_what_is_no_sandbox_has_no_tools(sandbox: Any) -> None:
+    with pytest.raises(kern_sandbox.SpecError, match=r"sandbox=.*a Sandbox or an AsyncSandbox"):
+        Toolbox(sandbox)
+
+
 def test_the_definition_names_the_limits_and_the_interpreters_of_this_sandbox(tools: Toolbox) -> None:
     run, *files = tools.definitions()
     for words in ("300 MiB", "99 processes", "20 s", "No network", "python 3.", "host's own operating system"):

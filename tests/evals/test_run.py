@@ -253,7 +253,9 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_runs(
 @pytest.mark.parametrize("words", [["--family", "nobody"], ["--case", "nobody/*"], ["--target", "nobody"]])
 def test_what_is_not_there_cannot_be_chosen(words: list[str], capsys: Printed) -> None:
     assert main(["eval", "--list" if words[0] != "--target" else "--jobs=1", *words]) == 2
-    assert "nobody" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"choosing {' '.join(words)}: " in said
+    assert {"--family": "escape, ", "--case": "eval --list", "--target": "exec, "}[words[0]] in said
 
 
 @pytest.mark.parametrize("words", [["--jobs", "0"], ["--repeat", "-1"], ["--jobs", "x"]])

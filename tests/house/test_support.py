@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import cgroup_mode, leaks, need, repo_files, snapshot
+from support import cgroup_mode, heed_signals, leaks, need, repo_files, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,6 +81,22 @@ def test_what_goes_away_within_the_patience_was_not_left_behind() -> None:
 
 def test_nothing_done_leaves_nothing() -> None:
     assert not snapshot() - snapshot()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_run_behind_nohup_starts_processes_that_heed_signals(number: signal.Signals) -> None:
+    code = f"import signal; print(signal.getsignal({number.value}) is signal.SIG_IGN)"
+
+    def ignored_by_a_child() -> bool:
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
+
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert ignored_by_a_child()
+        heed_signals()
+        assert not ignored_by_a_child()
+    finally:
+        signal.signal(number, before)
 
 
 def test_a_missing_ability_skips_here_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,6 +265,14 @@ def test_a_budget_that_cannot_be_is_refused(option: dict[str, Any]) -> None:
     assert render(ExecutionResult(), limit=2000, lines=40, strict=False) == "(no output)"
 
 
+@pytest.mark.parametrize("result", ["text", None, {"stdout": "text"}])
+def test_what_is_no_result_is_refused(result: Any) -> None:
+    for made in (render, blocks):
+        with pytest.raises(SpecError, match=r"result=.*an ExecutionResult"):
+            made(result)
+    assert render(ExecutionResult("text")) == "text"
+
+
 # --- strict -----------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from ..errors import DigestMismatch, ImageError, LayerRefused
+from ..errors import DigestMismatch, ImageError, LayerRefused, PullError
 from .archive import Archive, contents_of, identity_of
 from .layers import Allowance, Layer, apply_layer
 from .manifest import Config, Descriptor, Manifest, choose, read_config, read_manifest
@@ -99,6 +99,10 @@ def obtain(reference: Reference, store: Store, making: Making | None = None, *, 
             with _source(reference, how.patience) as source:
                 found = _Maker(reference, store, how).run(source)
             store.give_name(reference.name, found.digest, identity)
+    except PullError as error:
+        if reference.name not in error.attempted:
+            error.attempted = f"pulling {reference.name}: {error.attempted}"
+        raise
     except OSError as error:
         raise _disk(error, reference, store) from error
     return _image(reference, found)

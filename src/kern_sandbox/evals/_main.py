@@ -77,15 +77,15 @@ def _asked(rows: Sequence[Row], targets: Sequence[Target]) -> bool:
 def _chosen(cases: list[Case], families: Sequence[str] | None, patterns: Sequence[str] | None) -> list[Case]:
     unknown = set(families or ()) - set(FAMILIES)
     if unknown:
-        raise SpecError(f"choosing --family {', '.join(sorted(unknown))}", hint=f"Say {', '.join(FAMILIES)}")
+        words = f"choosing --family {', '.join(sorted(unknown))}: there is no such family"
+        raise SpecError(words, hint=f"There are {', '.join(FAMILIES)}")
     if families:
         cases = [case for case in cases if case.claim.family in families]
     if patterns:
         cases = [case for case in cases if any(_fits(case, pattern) for pattern in patterns)]
         if not cases:
-            raise SpecError(
-                f"choosing --case {', '.join(patterns)}", hint="Name a case, a claim or a source; see --list"
-            )
+            words = f"choosing --case {', '.join(patterns)}: no case is called so, nor a claim or a source"
+            raise SpecError(words, hint="`kern-sandbox eval --list` has the names of the cases")
     return cases
 
 
@@ -98,7 +98,8 @@ def _targets(names: Sequence[str] | None) -> tuple[list[Target], dict[str, str]]
     known = {target.name: target for target in all_targets()}
     unknown = set(names or ()) - set(known)
     if unknown:
-        raise SpecError(f"choosing --target {', '.join(sorted(unknown))}", hint=f"Say {', '.join(known)}")
+        words = f"choosing --target {', '.join(sorted(unknown))}: there is no such target"
+        raise SpecError(words, hint=f"There are {', '.join(known)}")
     wanted = [known[name] for name in names or known]
     reasons = {target.name: target.why_not() for target in wanted}
     return [t for t in wanted if not reasons[t.name]], {name: reason for name, reason in reasons.items() if reason}

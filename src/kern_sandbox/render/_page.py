@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple, Union
 
-from ..checks import flag, whole
+from ..checks import bad, flag, whole
 from ..results import ExecutionResult, FileInfo, Result
 from ._clip import clip, line_count, shares
 from ._images import MAX_SIDE, image_size
@@ -67,6 +67,8 @@ def render(
     Raises:
         SpecError: an argument is not accepted.
     """
+    if not isinstance(result, ExecutionResult):
+        raise bad("result", result, "an ExecutionResult, which run_code and run return")
     whole("limit", limit, _LEAST_LIMIT, _MOST_LIMIT)
     whole("lines", lines, _LEAST_LINES, _MOST_LINES)
     flag("strict", strict)
@@ -96,13 +98,14 @@ def blocks(
     Raises:
         SpecError: as `render`.
     """
+    text = TextPart(render(result, limit=limit, lines=lines, strict=strict))
     images = [
         ImagePart(mime, data)
         for value in result.results
         for mime, data in value.data.items()
         if mime in _IMAGES and isinstance(data, bytes) and not _unfit(mime, data)
     ]
-    return [TextPart(render(result, limit=limit, lines=lines, strict=strict)), *images[:_MOST_IMAGES]]
+    return [text, *images[:_MOST_IMAGES]]
 
 
 # Parts of the page

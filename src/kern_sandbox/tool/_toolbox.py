@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from ..checks import short, whole
+from ..checks import bad, short, whole
 from ..errors import MountRefused, SandboxError, SpecError, WorkspaceError
 from ..kernel import start_kernel
 from ..render import ImagePart, TextPart, blocks, neutralise, render
@@ -74,11 +74,13 @@ class Toolbox:
         limit: characters of one text that a model gets at most, 2,000 or more; head and tail are kept.
 
     Raises:
-        SpecError: ``limit`` is not accepted.
+        SpecError: ``sandbox`` or ``limit`` is not accepted.
     """
 
     def __init__(self, sandbox: Sandbox | AsyncSandbox, *, kernel: bool = False, limit: int = _LIMIT) -> None:
-        session = sandbox._session  # noqa: SLF001 - one floor, and no second way to the same engine
+        session = getattr(sandbox, "_session", None)  # one floor, and no second way to the same engine
+        if not isinstance(session, Session):
+            raise bad("sandbox", sandbox, "a Sandbox or an AsyncSandbox")
         self._session: Session = session
         self._python = Interpreter(lambda: start_kernel(session, None, None, sandbox)) if kernel else None
         self._limit = whole("limit", limit, _LEAST, _MOST)

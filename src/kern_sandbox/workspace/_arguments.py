@@ -57,7 +57,7 @@ def vetted(path: object, *, directory: bool = False) -> list[bytes]:
         WorkspaceError: naming the rule that refused it.
     """
     if not isinstance(path, str):
-        raise SpecError(f"a workspace path is text, not {type(path).__name__}")
+        raise bad("path", path, "a str, relative to the workspace")
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
