@@ -60,7 +60,7 @@ dist: dist-npm  ## every package, into DIST: sdists, wheels, and npm's tarballs
 dist-npm:  ## npm's tarballs; npm keeps what a umask did to a clone, so it gets a copy that is readable to all
 	@mkdir -p "$(DIST)" && copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && for package in node pi; do \
 	  cp -R integrations/$$package "$$copy" && chmod -R u=rwX,go=rX "$$copy/$$package" && \
-	  npm pack --pack-destination "$(DIST)" "$$copy/$$package" || exit; done
+	  TMPDIR="$$copy" npm pack --cache "$$copy/cache" --pack-destination "$(DIST)" "$$copy/$$package" || exit; done
 
 test:  ## every test, as whoever you are
 	$(PY) -m pytest $(TESTS) $(ARGS)
