@@ -27,7 +27,13 @@ DOT ?= dot
 VERSION_TESTS = tests/house/test_public_api.py \
   $(patsubst %,tests/unit/test_%.py,archives cli_arguments cli_completion forksafe forkserver_imports guest_finder \
     guest_run_once guest_show profiles rpc_ends values wire workspace) \
-  $(patsubst %,tests/box/test_%.py,bridge calls cli image_pythons kernel kernel_branches mcp output warm)
+  $(patsubst %,tests/box/test_%.py,image_pythons kernel kernel_branches warm) \
+  $(patsubst %,tests/box/test_calls.py::test_%,asyncio_run_and_multiprocessing_work_in_a_snippet \
+    a_deadline_of_asyncio_ends_the_box a_spawned_program_is_talked_to_while_it_runs the_async_verbs_do_what_the_others_do) \
+  $(patsubst %,tests/box/test_cli.py::test_%,json_is_strict_complete_and_alone options_reach_the_box \
+    output_is_live what_is_piped_in_is_what_the_code_reads) \
+  $(patsubst %,tests/box/test_mcp.py::test_%,a_handshake_ends_with_a_revision_that_is_served an_image_is_image_content \
+    tools_are_listed_with_schemas_and_hints what_goes_wrong_in_a_tool_is_a_result_and_not_an_error_of_the_protocol)
 NOBODY = setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all
 
 .PHONY: setup check lint types house format dist dist-npm test test-user test-version test-langchain test-llamaindex docs graph reference site evals bench vm-test clean
@@ -60,7 +66,7 @@ dist: dist-npm  ## every package, into DIST: sdists, wheels, and npm's tarballs
 dist-npm:  ## npm's tarballs; npm keeps what a umask did to a clone, so it gets a copy that is readable to all
 	@mkdir -p "$(DIST)" && copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && for package in node pi; do \
 	  cp -R integrations/$$package "$$copy" && chmod -R u=rwX,go=rX "$$copy/$$package" && \
-	  npm pack --pack-destination "$(DIST)" "$$copy/$$package" || exit; done
+	  TMPDIR="$$copy" npm pack --cache "$$copy/cache" --pack-destination "$(DIST)" "$$copy/$$package" || exit; done
 
 test:  ## every test, as whoever you are
 	$(PY) -m pytest $(TESTS) $(ARGS)

@@ -184,14 +184,11 @@ def test_the_sdist_of_the_core_holds_all_that_is_committed(builds: Builds) -> No
     assert sdist(builds, PYTHON[0]) == committed("") | {"PKG-INFO"}
 
 
-def test_the_sdists_of_adapters_hold_what_they_are_built_and_tested_from(builds: Builds) -> None:
-    langchain, llamaindex = (sdist(builds, package) for package in PYTHON[1:])
-    assert langchain - {".gitignore"} == committed(PYTHON[1].place) | {"PKG-INFO"}
-    # As the other packages of its namespace: its tests need this repository.
+@pytest.mark.parametrize("package", PYTHON[1:], ids=lambda package: package.name)
+def test_the_sdist_of_an_adapter_holds_all_but_what_needs_this_repository(builds: Builds, package: Package) -> None:
     apart = ("tests/", "examples/")
-    assert llamaindex - {".gitignore"} == {
-        name for name in committed(PYTHON[2].place) if not name.startswith(apart)
-    } | {"PKG-INFO"}
+    wanted = {name for name in committed(package.place) if not name.startswith(apart)}
+    assert sdist(builds, package) - {".gitignore"} == wanted | {"PKG-INFO"}
 
 
 @pytest.mark.parametrize("package", NODE, ids=lambda package: package.name)
