@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+import resource
 import shutil
 import tempfile
 import time
@@ -30,10 +31,18 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("house")
 
+_DESCRIPTORS = 1 << 14
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Whatever runs tests has a temporary directory of its own: what is left in it is its own, and nobody else's."""
+    """Whatever runs tests has a temporary directory of its own: what is left in it is its own, and nobody else's.
+
+    A test of the boundary keeps a thousand descriptors in flight, and Linux counts them for its user: whoever of that
+    user's has the usual limit cannot pass any meanwhile. So the tests beside it have a higher one.
+    """
     heed_signals()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _DESCRIPTORS)), hard))
     if "PYTEST_XDIST_WORKER" in os.environ or not getattr(config.option, "numprocesses", None):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tests write is kept for a look
         own = tempfile.mkdtemp(prefix="kern-")

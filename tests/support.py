@@ -197,6 +197,17 @@ def _let_go() -> None:
         server.forget_unused()
 
 
+def open_descriptors() -> set[tuple[str, str]]:
+    """This process's descriptors with what they lead to. What is there and was not before has been left open; what is
+    gone may be an earlier test's, whose threads end when they do.
+    """
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the look itself
+            found.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return found
+
+
 def snapshot(others: Iterable[str] = ()) -> Counter[Item]:
     """How many there are of each thing that a call could leave behind, on this process and its descendants.
 

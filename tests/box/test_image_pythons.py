@@ -63,7 +63,7 @@ def test_a_modules_import_is_inherited(image: str) -> None:
         assert sandbox.run_code(asked).stdout == "[True, False]\n"
 
 
-def test_cells_share_a_session_that_outlives_their_errors_and_deadlines(make: Any, image: str) -> None:
+def test_cells_share_a_session_that_outlives_their_errors_and_deadlines(make: Any, image: str, patient: None) -> None:
     with make(image=image).kernel() as kernel:
         assert kernel.run_code(TABLE + "n = 6; table = Table()").success
         assert kernel.run_code("1 / 0").exit_code == 1

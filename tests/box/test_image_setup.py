@@ -12,7 +12,7 @@ import pytest
 
 import kern_sandbox
 from egress_help import Server, closing_all, echo
-from images import build, oci_archive, scripted, shelf, tree_layer
+from images import build, member, oci_archive, scripted, shelf, tree_layer
 from kern_sandbox._image.store import Store
 from setup_help import WHEEL, write_wheel
 from support import need_boxes
@@ -104,7 +104,7 @@ def test_the_pip_of_a_directory_serves_too_and_its_layer_is_another(
 
 
 def test_a_second_use_of_an_image_of_a_registry_needs_no_registry(tmp_path: Path) -> None:
-    image = build(shell_layer())
+    image = build(shell_layer(member("only", "here")))  # so that no other test has left a layer of it
     setup = "cat first > .deps/word; rm first"
     (tmp_path / "first").write_text("made once\n")
     with scripted(shelf(image)) as registry:

@@ -116,10 +116,12 @@ sum(command.startswith("sleep") for command in commands)
 """
 
 
-def test_a_late_cell_leaves_no_process_that_has_made_itself_an_orphan(kernel):
+@pytest.mark.usefixtures("patient")
+def test_a_late_cell_leaves_no_process_that_has_made_itself_an_orphan(sandbox, kernel):
     checkpoint = kernel.checkpoint()
     kernel.run_code(f"{DAEMON}\ntime.sleep(0.05)")
-    result = kernel.run_code(f"{DAEMON}\ntime.sleep(600)", timeout_s=1)
+    code = f"{DAEMON}\n{SAY}; time.sleep(600)"
+    result, _ = late(sandbox, lambda limit: kernel.run_code(code, timeout_s=limit))
     assert result.fault.detail.endswith("state kept")
     assert kernel.run_code(SLEEPERS).results[0].text == "1", "only that of the earlier cell"
     kernel.rollback(checkpoint)

@@ -206,7 +206,7 @@ def test_a_box_that_ends_in_the_moment_in_which_its_connection_does_leaves_no_de
             if number % 2:
                 assert client.recv(1) == b""
             proxy.dismiss(number)
-    wait_until(lambda: descriptors() == before)
+    wait_until(lambda: descriptors() <= before)  # what an earlier test has left may go meanwhile
 
 
 def test_the_record_is_bounded(keep: Keep) -> None:

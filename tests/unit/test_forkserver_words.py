@@ -25,7 +25,7 @@ from kern_sandbox._forkserver.server import Server
 from kern_sandbox._forkserver.stems import Source, Stem
 from kern_sandbox._linux import fds
 from kern_sandbox._linux.cgroup import Group
-from support import PACKAGE, REPO
+from support import PACKAGE, REPO, open_descriptors
 
 HOLDER = f"""
 import os, sys
@@ -118,7 +118,7 @@ def test_a_box_that_talked_nonsense_is_finished_like_any_other(junk) -> None:
 def test_a_box_sends_no_more_doors_than_any_has() -> None:
     ours, theirs = wire.pair()
     box = new_box(ours)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
 
     def open_doors() -> None:
         for _ in range(100):
@@ -130,7 +130,7 @@ def test_a_box_sends_no_more_doors_than_any_has() -> None:
             open_doors()
         assert len(box.doors) < 1100
         box.close()
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert not open_descriptors() - before
 
 
 class Gone(Group):

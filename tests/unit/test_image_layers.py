@@ -16,7 +16,7 @@ from images import Member, folder, hard_link, layer, member, symlink, zstd_packe
 from kern_sandbox import DigestMismatch, LayerRefused
 from kern_sandbox._image.layers import Allowance, Layer, apply_layer
 from kern_sandbox._image.tree import Tree
-from support import need
+from support import need, open_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,10 +266,10 @@ def test_many_small_files_arrive(tmp_path: Path) -> None:
 
 def test_unpacking_leaves_no_descriptor(tmp_path: Path) -> None:
     need(os.path.isdir("/proc/self/fd"), "no /proc")
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for entries in ([member("a/b", "x")], [member("../x")], [symlink("a", ".."), member("a/.wh.x")]):
         try:
             unpack(tmp_path, layer(*entries))
         except LayerRefused:
             continue
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not open_descriptors() - before

@@ -17,6 +17,7 @@ from kern_sandbox._forkserver import wire
 from kern_sandbox._forkserver.branch import Branch, Sinks
 from kern_sandbox._forkserver.lines import Word
 from kern_sandbox._forkserver.pump import Collector
+from support import open_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,10 +194,10 @@ def test_a_session_that_has_no_room_for_its_pipes_leaves_none_open(monkeypatch: 
         return made[-1]
 
     box = EndedBox()
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     monkeypatch.setattr(os, "pipe2", pipe2)
     with pytest.raises(HostError, match="ulimit -n"):
         Branch(box)  # type: ignore[arg-type]  # as much of a box as is needed
-    assert os.listdir("/proc/self/fd") == before
+    assert not open_descriptors() - before
     for each in (box.call, box.server, box.line, box.keeper):
         each.close()

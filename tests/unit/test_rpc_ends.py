@@ -13,6 +13,8 @@ from kern_sandbox._rpc import Server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pytest
+
 
 class Handler:
     """Answers everything."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kern_sandbox._forkserver import wire
+from support import open_descriptors
 
 
 @pytest.fixture
@@ -50,13 +51,13 @@ def test_an_answer_is_whole_however_large_it_is(ends: tuple[socket.socket, socke
 
 
 def test_a_frame_holds_no_more_than_its_sender_is_given(ends: tuple[socket.socket, socket.socket]) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for size in (900_000, 1_100_000):
         wire.send(ends[0], {"text": "x" * size})
     assert wire.receive(ends[1], most=wire.SMALL) is not None
     with pytest.raises(ValueError, match="bounded"):
         wire.receive(ends[1], most=wire.SMALL)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not open_descriptors() - before
 
 
 def test_the_end_of_a_socket_is_none(ends: tuple[socket.socket, socket.socket]) -> None:
@@ -68,7 +69,7 @@ def test_the_end_of_a_socket_is_none(ends: tuple[socket.socket, socket.socket]) 
 def test_any_bytes_are_a_frame_or_a_value_error_and_no_descriptor_leaks(data: bytes) -> None:
     ours, theirs = wire.pair()
     with ours, theirs:
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         ours.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, theirs.fileno().to_bytes(4, "little"))])
         try:
             frame = wire.receive(theirs)
@@ -79,17 +80,17 @@ def test_any_bytes_are_a_frame_or_a_value_error_and_no_descriptor_leaks(data: by
             assert isinstance(frame.body, dict)
             for fd in frame.fds:
                 os.close(fd)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert not open_descriptors() - before
 
 
 def test_a_frame_that_is_nested_too_deeply_leaves_no_descriptor_open() -> None:
     ours, theirs = wire.pair()
     reader, writer = os.pipe()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with ours, theirs:
         theirs.sendmsg([b"J" + b"[" * 50_000], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [reader]))])
         with pytest.raises((ValueError, RecursionError)):
             wire.receive(ours)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert not open_descriptors() - before
     os.close(reader)
     os.close(writer)

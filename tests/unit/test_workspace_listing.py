@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import threading
@@ -14,6 +13,7 @@ import pytest
 from kern_sandbox.errors import SessionClosed, WorkspaceError
 from kern_sandbox.results import FileInfo
 from kern_sandbox.workspace import Snapshot, Workspace, _workspace
+from support import open_descriptors
 from unit.workspace_help import KERNELS, disk, run_python, workspace_on
 
 if TYPE_CHECKING:
@@ -221,14 +221,7 @@ def test_closing_while_others_work_ends_them_with_the_sandboxs_own_errors() -> N
 
 
 def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
-    def descriptors() -> set[tuple[str, str]]:
-        found = set()
-        for number in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):  # that of the look itself
-                found.add((number, os.readlink(f"/proc/self/fd/{number}")))
-        return found
-
-    before = descriptors()
+    before = open_descriptors()
     for _ in range(3):
         with Workspace(None) as workspace:
             workspace.write_file("a/b/f", "x")
@@ -244,4 +237,4 @@ def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
                     workspace.write_file(refused, "x")
         with pytest.raises(WorkspaceError):
             Workspace(tmp_path / "none")
-    assert not descriptors() - before  # what an earlier test has left may go meanwhile
+    assert not open_descriptors() - before

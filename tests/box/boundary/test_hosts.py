@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import secrets
 import shutil
 import subprocess
 import sys
@@ -124,7 +125,7 @@ def quota(*removed: str) -> str:
 
 def groups_of_a_box(*removed: str, **options: Any) -> dict[str, str]:
     """The cgroups in which the host finds a box's program, by controllers."""
-    word = f"canary{os.getpid()}"
+    word = f"canary{secrets.token_hex(8)}"  # of this box alone: one before it may be about to end
     with (
         Engine(*removed).room(**options) as room,
         room.start(f"print(1, flush=True); import time; time.sleep(60) # {word}"),
