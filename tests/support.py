@@ -215,11 +215,11 @@ def snapshot(others: Iterable[str] = ()) -> Counter[Item]:
         others: names of cgroups that a neighbour had: its death does not make them ours.
     """
     items: Counter[Item] = Counter()
-    for pid in ["self", *_descendants()]:
+    for pid in ["self", *descendants()]:
         owner = "" if pid == "self" else f" in {_command(pid)}"
         items.update(("descriptor", name + owner) for name in _descriptors(pid))
         items.update(("mount", name + owner) for name in _mounts(pid))
-    items.update(("process", _command(pid)) for pid in _descendants())
+    items.update(("process", _command(pid)) for pid in descendants())
     items.update(("thread", _without_numbers(thread.name)) for thread in threading.enumerate())
     # A fork server's own directory carries its number, and its successor's takes its place.
     items.update(
@@ -267,7 +267,7 @@ def _stat(pid: str) -> _Stat | None:
     return _Stat(pid, head.partition("(")[2], state, parent)
 
 
-def _descendants() -> list[str]:
+def descendants() -> list[str]:
     """The pids of every process below this one, zombies included."""
     stats = [_stat(name) for name in os.listdir("/proc") if name.isdigit()]
     children: dict[str, list[str]] = {}
@@ -314,7 +314,7 @@ def _cgroups() -> Iterator[tuple[str, bool]]:
 
 
 def _ours() -> set[str]:
-    return {str(os.getpid()), *_descendants()}
+    return {str(os.getpid()), *descendants()}
 
 
 def _may_be_of(pids: set[str], name: str) -> bool:

@@ -243,10 +243,8 @@ def test_an_interpreter_that_does_not_start_raises_with_its_own_words(sandbox):
         assert kernel.run_code("print(1)").stdout == "1\n"
 
 
-def test_nothing_is_left_behind(sandbox):
-    for _ in range(3):
-        sandbox.kernel().close()
-    with leaks():
+def test_nothing_is_left_behind(make):
+    with leaks(), make() as sandbox:
         with sandbox.kernel() as kernel:
             checkpoint = kernel.checkpoint()
             kernel.run_code("import os; os._exit(1)")
