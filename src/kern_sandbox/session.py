@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from . import checks
+from ._box.decide import plan
 from ._box.egress import egress_events
 from ._box.guestfiles import guest_steps
 from ._box.mountrules import check_workspace, checked_mounts
-from ._box.plan import CELL, GUEST, Bind, Plan, Step, Userland, plan
+from ._box.plan import CELL, GUEST, Bind, Plan, Step, Userland
 from ._box.protection import Protection
 from ._box.rootfs import host_userland
 from ._box.values import decode_values

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_LINES = 400
-FUNCTION_LINES = 60
+FUNCTION_LINES = 50
 NESTING = 3
-PARAMETERS = 6
+PARAMETERS = 5
 
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
@@ -35,7 +35,7 @@ SIGNATURES = {
     "AsyncSandbox.run",
     "AsyncSandbox.spawn",
 }
-"""Functions whose parameters are fixed by the public surface, not by the budget."""
+"""Functions whose parameters, and so their lines, are fixed by the public surface and not by the budget."""
 
 REGISTRIES = {
     "_forkserver/client.py:_registry": "one fork server per process, shared by every Sandbox, forgotten after a fork",
@@ -72,7 +72,7 @@ def too_long(text: str) -> list[str]:
     wrong = [f"file: {lines} lines of {FILE_LINES}"] if lines > FILE_LINES else []
     for name, node in functions(ast.parse(text)):
         size = (node.end_lineno or node.lineno) - node.lineno + 1
-        if size > FUNCTION_LINES:
+        if size > FUNCTION_LINES and name not in SIGNATURES:
             wrong.append(f"line {node.lineno}: {name} has {size} lines of {FUNCTION_LINES}")
     return wrong
 
@@ -145,8 +145,8 @@ def test_a_planted_deep_or_wide_function_is_found() -> None:
     assert not ill_shaped(
         ast.parse("def f():\n  if a: pass\n  elif b: pass\n  elif c: pass\n  elif d: pass\n  else: pass")
     )
-    assert ill_shaped(ast.parse("def f(a, b, c, *, d, e, f, g): ..."))
-    assert not ill_shaped(ast.parse("class A:\n  def f(self, a, b, c, *, d, e, f): ..."))
+    assert ill_shaped(ast.parse("def f(a, b, c, *, d, e, f): ..."))
+    assert not ill_shaped(ast.parse("class A:\n  def f(self, a, b, c, *, d, e): ..."))
     assert not ill_shaped(ast.parse("class Sandbox:\n  def run(self, a, b, c, *, d, e, f, g): ..."))
 
 

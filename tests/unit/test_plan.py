@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kern_sandbox._box.plan import Bind, Folder, Link, Plan, Text, Userland, from_wire, plan
+from kern_sandbox._box.decide import plan
+from kern_sandbox._box.plan import Bind, Folder, Link, Plan, Text, Userland, from_wire
 from kern_sandbox.spec import BoxSpec
 
 USERLAND = Userland(

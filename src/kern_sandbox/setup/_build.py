@@ -11,8 +11,9 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .._box.decide import plan
 from .._box.mountrules import checked_mounts
-from .._box.plan import GUEST, Bind, Plan, Step, Userland, plan
+from .._box.plan import GUEST, Bind, Plan, Step, Userland
 from .._box.rootfs import host_userland
 from .._box.verdict import Facts, judge, raise_failure
 from .._forkserver.client import Opening, current_server

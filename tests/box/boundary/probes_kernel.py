@@ -218,6 +218,12 @@ def _others() -> list[Claim]:
             ("architecture check",),
             more=(("seccomp",),),
         ),
+    ]
+
+
+def _supervision() -> list[Claim]:
+    number = NUMBERS.get
+    return [
         Claim("B28", "every thread runs under the filter", inside(_TASKS), ("seccomp",)),
         Claim(
             "B28-listener",
@@ -250,4 +256,8 @@ def _others() -> list[Claim]:
     ]
 
 
-CLAIMS = [claim for claim in (*_tables(), *_others()) if MACHINE == "x86_64" or claim.id not in ("B25", "B26")]
+CLAIMS = [
+    claim
+    for claim in (*_tables(), *_others(), *_supervision())
+    if MACHINE == "x86_64" or claim.id not in ("B25", "B26")
+]
