@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._forkserver.client import put_waiting, take_waiting
 from ._profiles import with_profiles
-from .errors import SandboxError
+from .errors import SandboxError, WorkspaceError
 from .session import How, Session
 from .spec import BoxSpec
 from .workspace import Workspace
@@ -45,8 +45,11 @@ def run_once(code: str, language: str, options: Mapping[str, Any]) -> ExecutionR
 def _next_session(options: Mapping[str, Any]) -> Session:
     # By the values themselves: what stands for a secret has every reason to show the same of each.
     key = json.dumps(vars(BoxSpec.of(**with_profiles(options))), default=dict)
-    found = take_waiting(key)
-    return found if isinstance(found, _OneOfMany) else _OneOfMany(key, options)
+    while isinstance(found := take_waiting(key), _OneOfMany):
+        if found.is_whole():
+            return found
+        found.close()
+    return _OneOfMany(key, options)
 
 
 class _OneOfMany(Session):
@@ -55,6 +58,14 @@ class _OneOfMany(Session):
     def __init__(self, kind: str, options: Mapping[str, Any]) -> None:
         self._kind = kind
         super().__init__(None, options)
+
+    def is_whole(self) -> bool:
+        """Whether its workspace is there still: a fork server that ends takes those of its sessions along."""
+        try:
+            self.workspace.check()
+        except WorkspaceError:
+            return False
+        return True
 
     def _meanwhile(self) -> None:
         try:

@@ -70,7 +70,7 @@ def test_a_cell_that_ends_the_kernel_or_is_stopped_keeps_its_record(
 ) -> None:
     stop = kernel.interrupt if "while" in end else bool
     code = f"import os\nprint(talk(here), flush=True)\n{end}"
-    result = kernel.run_code(code, on_stdout=lambda _: stop())
+    result = kernel.run_code(code, on_stdout=lambda text: text.endswith("\n") and stop())
     assert result.stdout == "b'ping'\n"
     assert [(event.connections, event.bytes_down) for event in result.egress] == [(1, 4)]
 
