@@ -29,6 +29,7 @@ _MAX_DIGITS = 400  # int() of a long text takes quadratic time before Python 3.1
 _MAX_KEY = 256
 
 _MIME = re.compile(r"[a-z]{1,32}/[a-z0-9][a-z0-9.+-]{0,99}")
+_BRACKET = re.compile(rb"[\[\]{}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAGIC = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8"}
 
@@ -106,7 +107,7 @@ def _depth(line: bytes) -> int:
     """
     outside = b"".join(line.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
     depth = deepest = 0
-    for bracket in re.findall(rb"[\[\]{}]", outside):
+    for bracket in _BRACKET.findall(outside):
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
     return deepest
