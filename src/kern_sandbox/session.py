@@ -101,6 +101,7 @@ class Session:
         self._setup: Setup | None = None
         self._key = ""
         self._begin()
+        current_server()  # it starts while this process goes on
         host = None if self._reference else host_userland(self.spec.network)
         mounts = checked_mounts(self.spec.mounts, host.places() if host else (), self._scratch)
         check_workspace(workspace)
