@@ -68,13 +68,15 @@ def _zombies(target: Target) -> str:
             run(
                 room,
                 """
+import time
+def fork():
+    for _ in range(300):  # an orphan may not have run yet, on a busy machine
+        try: return os.fork()
+        except OSError: time.sleep(0.01)
 for count in range(60):
-    child = os.fork()
-    if child == 0:
-        try: os.fork()
-        except OSError: os._exit(5)
-        os._exit(0)
-    if os.waitpid(child, 0)[1]: breach("after", count, "orphans no process is left"); break
+    child = fork()
+    if child == 0: os._exit(5 if fork() is None else 0)
+    if child is None or os.waitpid(child, 0)[1]: breach("after", count, "orphans no process is left"); break
 """,
             )
         )
