@@ -265,7 +265,8 @@ class BoxShell:
             return self._counted(found)
         living.err.settled.wait(_SETTLE_S)  # what it has said on the other stream comes first
         with self._change:
-            if isinstance(found, End):
+            stopped = self._pending is not None and self._pending.timed_out  # the shell may outlive what it ran
+            if isinstance(found, End) and not stopped:
                 self._answer(found.status or 0)
             elif self._living is living:
                 self._answer(self._bury(living, self._pending))

@@ -141,6 +141,28 @@ def test_a_command_that_takes_too_long_keeps_what_it_had_said(tmp_path: Path) ->
         session.session.stop(5)
 
 
+def test_a_shell_that_answers_while_it_is_being_stopped_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it ran may die before it does, and then it still says with which status."""
+    session = Session(tmp_path, command_timeout=4, startup_timeout=4)
+    process = session.process._living.process
+    kill = process.kill
+
+    def kill_slowly() -> None:
+        (tmp_path / "now").touch()
+        threading.Timer(0.3, kill).start()
+
+    monkeypatch.setattr(process, "kill", kill_slowly)
+    try:
+        said, code = session("echo begun; until [ -e now ]; do sleep 0.05; done; (exit 137)")
+        assert code == 124
+        assert "[sandbox: timeout] the command was stopped at the limit of 4 s. " in said
+        assert session("echo fine") == ("fine\n", 0)
+    finally:
+        session.session.stop(5)
+
+
 def test_a_note_that_the_session_would_drop_comes_with_the_next_command(tmp_path: Path) -> None:
     session = Session(tmp_path, max_output_lines=5)
     try:
