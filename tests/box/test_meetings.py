@@ -169,6 +169,8 @@ def refused(verb):
 
 def test_a_forked_child_that_forgets_a_process_leaves_it_to_its_parent(user_process):
     user = user_process(f"""{FORKED}
+import warnings
+warnings.simplefilter('ignore')
 sandbox = kern.Sandbox(workspace_mb=10)
 process = sandbox.spawn(['cat'])
 def forget():
