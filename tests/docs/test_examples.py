@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import kern_sandbox
+from loading import module_at
 from support import REPO, need, need_boxes
 
 
 def loaded(name: str) -> Any:
     """An example as a module, its main part not run."""
-    spec = importlib.util.spec_from_file_location(name, REPO / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(REPO / "examples" / f"{name}.py")
 
 
 def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

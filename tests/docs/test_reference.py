@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
 
 import kern_sandbox
 import kern_sandbox.errors
+from loading import module_at
 from support import REPO
 
 REFERENCE = REPO / "docs" / "reference"
@@ -16,12 +16,7 @@ REFERENCE = REPO / "docs" / "reference"
 
 @pytest.fixture(scope="module")
 def maker() -> Any:
-    spec = importlib.util.spec_from_file_location("make_reference", REPO / "scripts" / "make_reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(REPO / "scripts" / "make_reference.py")
 
 
 @pytest.mark.parametrize("name", ["python.md", "system-calls.md"])

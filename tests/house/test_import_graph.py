@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from html import unescape
 from typing import Any
@@ -10,17 +9,13 @@ from typing import Any
 import pytest
 
 from house.test_floors import WORDS
+from loading import module_at
 from support import REPO
 
 
 @pytest.fixture(scope="module")
 def maker() -> Any:
-    spec = importlib.util.spec_from_file_location("import_graph", REPO / "scripts" / "import_graph.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(REPO / "scripts" / "import_graph.py")
 
 
 def test_the_picture_shows_the_imports_of_today(maker: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import unicodedata
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import pytest
 from kern_sandbox import neutralise
 from kern_sandbox.render import _tables
 from kern_sandbox.render._ranges import char_class, codes_of
+from loading import module_at
 from support import PACKAGE, REPO
 
 if TYPE_CHECKING:
@@ -23,12 +23,8 @@ COMMITTED = {name: codes_of(value) for name, value in vars(_tables).items() if n
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     """The script, as a module."""
-    spec = importlib.util.spec_from_file_location("render_tables", REPO / "scripts" / "render_tables.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    made: ModuleType = module_at(REPO / "scripts" / "render_tables.py")
+    return made
 
 
 def test_the_committed_tables_are_what_the_script_makes(script: ModuleType) -> None:

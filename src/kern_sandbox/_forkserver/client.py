@@ -1,7 +1,7 @@
 """The client's side of the fork server: starting it, noticing its death, and handing it calls.
 
-``current_server`` keeps the package's one piece of module state: the fork server of this process. It is started on
-first use, shared by all threads, and forgotten after a fork: a child starts its own.
+``current_server`` keeps the package's one piece of module state: the fork server of this process. It is started by
+the first Sandbox, shared by all threads, and forgotten after a fork: a child starts its own.
 """
 
 from __future__ import annotations
