@@ -15,7 +15,7 @@ from ._box.egress import egress_events
 from ._box.verdict import Facts, judge, raise_failure
 from ._forkserver import wire
 from ._forkserver.launch import Launched
-from .errors import InternalError, SessionClosed, SpecError
+from .errors import SandboxError, SessionClosed, SpecError
 from .results import ExecutionResult, Usage
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Process:
         stderr: the same for standard error.
     """
 
-    def __init__(self, launched: Launched, facts: Facts, death: Callable[[], InternalError], guard: Guard) -> None:
+    def __init__(self, launched: Launched, facts: Facts, death: Callable[[], SandboxError], guard: Guard) -> None:
         assert launched.stdin is not None
         self.stdin: BinaryIO = cast("BinaryIO", io.FileIO(launched.stdin, "wb"))
         self.stdout: BinaryIO = io.BufferedReader(io.FileIO(launched.stdout, "rb"))

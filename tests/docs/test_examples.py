@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,9 +109,16 @@ def test_the_search_keeps_the_best_branch_and_takes_back_what_ruins_it() -> None
     start, *rounds, best = done.stdout.splitlines()
     assert start == "start: 54"
     assert len(rounds) == 5
-    assert any(line.endswith("by sorted(order, key=lambda job: jobs[job][0])") for line in rounds)
-    assert any("nothing better; back to" in line for line in rounds)
-    assert int(best.partition(",")[0].removeprefix("best: ")) < 10
+    # Among the ideas is chance, so which of them is taken differs from run to run; how the search goes on does not.
+    standing = 54
+    for line in rounds:
+        found = re.search(r": (\d+) \(a branch had \d+\) by |: nothing better; back to (\d+)$", line)
+        assert found is not None, line
+        taken, kept = found.groups()
+        assert int(taken) < standing if taken else int(kept) == standing, line
+        standing = int(taken or kept)
+    assert rounds[4] == "round 5: nothing better; back to 2", "no order is better than that of the fourth round"
+    assert best.startswith("best: 2, order [")
 
 
 def test_the_data_analysis_brings_numbers_and_a_chart_out(tmp_path: Path) -> None:

@@ -252,3 +252,34 @@ def test_what_templates_run_tells_no_path_of_the_host() -> None:
     named = [path for path, content in library_files().items() if str(PACKAGE).encode() in content]
     assert named == []
     assert any(b"/.box/lib/kern_sandbox" in content for content in library_files().values())
+
+
+ENDS = """
+from kern_sandbox._forkserver import egress_main, wire
+from kern_sandbox._linux import processes
+ours, theirs = wire.pair()
+if {gone}:
+    theirs.close()
+{what}
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "status"),
+    [
+        ("processes.live(lambda: wire.send(ours, {'ready': True}))", 70),
+        ("egress_main._answer(ours, {'told': 1})", 0),
+    ],
+)
+def test_a_process_whose_fork_server_was_killed_has_no_last_words_of_its_own(what, status) -> None:
+    """They would stand in the error that says how the fork server died, as if they were why."""
+    code = ENDS.format(gone=True, what=what)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_a_process_that_fails_of_itself_says_why() -> None:
+    code = ENDS.format(gone=False, what="processes.live(lambda: wire.send(ours, {'ready': {}[1]}))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 70
+    assert "KeyError: 1" in done.stderr

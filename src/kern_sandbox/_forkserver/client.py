@@ -26,6 +26,7 @@ from ..errors import HostError, InternalError, SandboxError
 from . import wire
 
 __all__ = [
+    "FEW_DESCRIPTORS",
     "ForkServer",
     "Opening",
     "Temporary",
@@ -50,7 +51,8 @@ _LOG_TAIL = 4000
 _MOST_UNUSED_PLANS = 32
 _MOST_WAITING = 4
 _WAITING_EACH = 2
-_LIMITS = "If it is out of descriptors, raise `ulimit -n`"
+FEW_DESCRIPTORS = "This process is out of descriptors: raise `ulimit -n`, or close some"
+"""What to do about EMFILE and ENFILE."""
 
 
 Temporary = tuple[str, int, int]
@@ -89,31 +91,18 @@ class ForkServer:
                 f"starting a box on {sys.platform}",
                 hint="kern_sandbox needs Linux: use it in a Linux virtual machine, or under WSL2 on Windows.",
             )
-        self._control, theirs = wire.pair()
-        self._log: int | None = memory_file("kern-forkserver-log", b"")
+        self._log: int | None
+        try:
+            self._control, self._log, self._process = _start()
+        except OSError as error:
+            hint = FEW_DESCRIPTORS if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+            attempted = f"starting the fork server with {sys.executable!r}"
+            raise HostError(attempted, errno=error.errno, hint=hint) from error
         self._words = ""
         self._known: dict[str, int] = {}
         self._owners: dict[str, str] = {}
         self._lock = threading.Lock()
         self._reading = threading.Lock()  # of the log: whoever sends holds the other, and may find that it has died
-        keep = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable or "python3", "-I", "-S", "-c", _BOOT, _PACKAGE_PARENT, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._log,
-                pass_fds=[theirs.fileno()],
-                env=keep,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._control.close()
-            self._close_log()
-            raise HostError(f"starting the fork server with {sys.executable!r}", errno=error.errno) from error
-        finally:
-            theirs.close()
 
     @property
     def alive(self) -> bool:
@@ -160,7 +149,7 @@ class ForkServer:
         try:
             self._send({"verb": "close", "owner": owner}, ())
             self._forget_unused(_MOST_UNUSED_PLANS)
-        except InternalError:
+        except SandboxError:
             return  # it has just died, and everything of the owner's with it
 
     def forget_unused(self) -> None:
@@ -199,19 +188,25 @@ class ForkServer:
                 raise HostError("handing descriptors to the fork server", errno=error.errno, hint=hint) from error
             raise
 
-    def death(self) -> InternalError:
+    def death(self) -> SandboxError:
         """The error for calls that were in flight when it died; says how it died and its last words."""
-        words = self._last_words
         try:
             code = self._process.wait(_DEATH_WAIT_S)
         except subprocess.TimeoutExpired:
-            said = _after_colon(words())
-            return InternalError(f"running a box: the fork server dropped the call{said}", hint=_LIMITS)
+            return self._dropped()
         how = f"killed by signal {-code}" if code < 0 else f"exit status {code}"
         return InternalError(
-            f"running a box: the fork server has died ({how}){_after_colon(words())}",
+            f"running a box: the fork server has died ({how}){_after_colon(self._last_words())}",
             hint="The next call starts a new one",
         )
+
+    def _dropped(self) -> SandboxError:
+        """The error for a call that has got no answer, and never will."""
+        words = self._last_words()
+        if wire.LOST in words:  # and with them the socket on which it would have said so
+            hint = "It has too many open: raise `ulimit -n`, or make fewer calls at once"
+            return HostError("handing descriptors to the fork server", errno=errno.EMFILE, hint=hint)
+        return InternalError(f"running a box: the fork server dropped the call{_after_colon(words)}")
 
     def _last_words(self) -> str:
         """The end of its standard error: empty unless it failed."""
@@ -250,6 +245,29 @@ class ForkServer:
         if self._log is not None:
             os.close(self._log)
         self._process.returncode = 0
+
+
+def _start() -> tuple[socket.socket, int, subprocess.Popen[bytes]]:
+    """A new fork server: the socket to it, the file with its standard error, and the process."""
+    keep = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    with contextlib.ExitStack() as undo:
+        ours, theirs = wire.pair()
+        undo.callback(ours.close)
+        with theirs:
+            log = memory_file("kern-forkserver-log", b"")
+            undo.callback(os.close, log)
+            process = subprocess.Popen(
+                [sys.executable or "python3", "-I", "-S", "-c", _BOOT, _PACKAGE_PARENT, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=keep,
+                cwd="/",
+                start_new_session=True,
+            )
+        undo.pop_all()
+    return ours, log, process
 
 
 def _after_colon(words: str) -> str:

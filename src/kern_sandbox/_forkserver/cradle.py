@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import socket
-import sys
 from typing import TYPE_CHECKING, Callable
 
 from .._linux import processes
@@ -83,6 +82,6 @@ class Cradle:
         """Be a box; what returns is the process that is to run its snippet."""
         try:
             return run_box(self.plan, self.part, birth, nested=self.nested, get_ready=self.get_ready)
-        except BaseException:  # a fault of ours: its words go to the log, and nothing of the cradle runs here
-            sys.excepthook(*sys.exc_info())
+        except BaseException as error:  # nothing of the cradle runs here
+            processes.tell_why(error)
             os._exit(70)

@@ -76,7 +76,7 @@ async def _serve(control: socket.socket) -> None:
             task.add_done_callback(answers.discard)
         elif "tell" in frame.body:
             number = frame.body["tell"]
-            wire.send(control, {"told": number, **service.tell(number)})
+            _answer(control, {"told": number, **service.tell(number)})
         else:
             _admit(service, frame)
 
@@ -108,4 +108,11 @@ def _listener(fd: int) -> socket.socket | None:
 
 
 async def _dismiss(service: Service, number: int, control: socket.socket) -> None:
-    wire.send(control, {"box": number, **await service.dismiss(number)})
+    _answer(control, {"box": number, **await service.dismiss(number)})
+
+
+def _answer(control: socket.socket, body: dict[str, Any]) -> None:
+    try:
+        wire.send(control, body)
+    except (BrokenPipeError, ConnectionResetError):  # the fork server has ended, and so does its proxy
+        os._exit(0)

@@ -14,7 +14,7 @@ from typing import Any, Callable, Literal, NamedTuple
 from .._linux.fds import memory_file
 from ..errors import HostError
 from . import wire
-from .client import ForkServer
+from .client import FEW_DESCRIPTORS, ForkServer
 from .pump import Collector, Relay, finish, pump
 
 __all__ = ["Command", "Launched", "Outcome", "Stop", "launch", "run", "within_limits"]
@@ -154,8 +154,7 @@ def within_limits() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            hint = "This process is out of descriptors: raise `ulimit -n`, or close some"
-            raise HostError("making the pipes of a box", errno=error.errno, hint=hint) from error
+            raise HostError("making the pipes of a box", errno=error.errno, hint=FEW_DESCRIPTORS) from error
         raise
 
 
@@ -215,6 +214,7 @@ def run(
 
     Raises:
         InternalError: the fork server died.
+        HostError: it, or this process, is out of descriptors.
         BaseException: what a callback raised, once the box has ended.
     """
     relays = [None if callback is None else Relay(callback) for callback in (command.on_stdout, command.on_stderr)]

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from ..errors import InternalError
+from ..errors import InternalError, SandboxError
 from . import wire
 
 __all__ = ["Collector", "Relay", "finish", "pump"]
@@ -153,12 +153,13 @@ class Pump:
             self._poller.register(stdin.fd, select.POLLOUT)
 
     def run(
-        self, timeout_s: float, death: Callable[[], InternalError], meanwhile: Callable[[], None] | None = None
+        self, timeout_s: float, death: Callable[[], SandboxError], meanwhile: Callable[[], None] | None = None
     ) -> dict[str, Any]:
         """Do what there is to do ``meanwhile``, wait for the verdict, and return it with all output read.
 
         Raises:
             InternalError: the fork server died or fell silent.
+            HostError: it has no descriptors left for this call.
         """
         give_up = time.monotonic() + timeout_s + _HANG_S
         try:
@@ -178,7 +179,7 @@ class Pump:
         finally:
             self.close()
 
-    def _attend(self, fd: int, death: Callable[[], InternalError]) -> None:
+    def _attend(self, fd: int, death: Callable[[], SandboxError]) -> None:
         if fd == self.call.fileno():
             self.verdict = self._read_verdict(death)
         elif self.stdin is not None and fd == self.stdin.fd:
@@ -191,7 +192,7 @@ class Pump:
             self.open.pop(fd)
             os.close(fd)
 
-    def _read_verdict(self, death: Callable[[], InternalError]) -> dict[str, Any]:
+    def _read_verdict(self, death: Callable[[], SandboxError]) -> dict[str, Any]:
         frame = wire.receive(self.call)
         if frame is None:
             raise death()

@@ -17,13 +17,16 @@ from typing import Any, NamedTuple
 
 from .._linux.fds import memory_file
 
-__all__ = ["SMALL", "Frame", "pair", "receive", "reply", "send"]
+__all__ = ["LOST", "SMALL", "Frame", "pair", "receive", "reply", "send"]
 
 _INLINE = 60_000
 _MAX_DESCRIPTORS = 64
 _MAX_FRAME = 64 << 20
 SMALL = 1 << 20
 """The most that a frame may hold whose sender is in a box, where foreign code may have the word, bytes."""
+
+LOST = "descriptors of a frame were lost"
+"""What is said by a process that could not hold more of them."""
 
 
 class Frame(NamedTuple):
@@ -96,7 +99,7 @@ def receive(sock: socket.socket, flags: int = 0, *, most: int = _MAX_FRAME) -> F
     if told & socket.MSG_CTRUNC:
         for fd in owned:
             os.close(fd)
-        raise OSError(errno.EMFILE, "descriptors of a frame were lost")
+        raise OSError(errno.EMFILE, LOST)
     if not data and not owned:
         return None
     try:

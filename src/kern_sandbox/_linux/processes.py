@@ -23,6 +23,7 @@ __all__ = [
     "map_ids",
     "reset_signals",
     "set_limit",
+    "tell_why",
     "write_text",
 ]
 
@@ -63,10 +64,16 @@ def live(body: Callable[[], object]) -> NoReturn:
     """Be a fresh child: run ``body``, and end whatever it does; the parent's frames above are never returned to."""
     try:
         body()
-    except BaseException:  # a fault of ours: its words go to the log, and nothing of the parent runs here
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # nothing of the parent runs here
+        tell_why(error)
     finally:
         os._exit(70)
+
+
+def tell_why(error: BaseException) -> None:
+    """Write to the log why this process has to end, unless only because whoever it works for has ended: no fault."""
+    if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
+        sys.excepthook(type(error), error, error.__traceback__)
 
 
 def map_ids(process: str, inside: int, outside: tuple[int, int], *, deny_setgroups: bool) -> None:
