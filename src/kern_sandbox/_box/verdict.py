@@ -80,15 +80,15 @@ def raise_failure(reason: Mapping[str, Any]) -> NoReturn:
     kinds: dict[str, type[SandboxError]] = {"CgroupUnavailable": CgroupUnavailable, "HostError": HostError}
     if stage == "host":
         raise kinds.get(str(reason.get("kind")), HostError)(text, errno=code, hint=str(reason.get("hint") or ""))
+    path = reason.get("path")
+    if code in (errno.EMFILE, errno.ENFILE):
+        raise HostError(f"making a box: {text}", path=path, hint="The host's limit of open files: raise `ulimit -n`")
     if stage == "engine":
         raise InternalError(f"making a box: {text}", hint="Call again")
     if stage == "closed":
         raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
-    path = reason.get("path")
     if stage == "preload":
         raise StartError(stage, text, hint=_PRELOAD_HINT)
-    if code in (errno.EMFILE, errno.ENFILE):
-        raise HostError(f"making a box: {text}", path=path, hint="The host's limit of open files: raise `ulimit -n`")
     if stage in ("namespaces", "nesting"):
         raise NamespacesUnavailable(f"making the namespaces of a box: {text}", path=path, hint=host_hint(code))
     raise StartError(stage, text, path=path, hint=_stage_hint(stage, code))

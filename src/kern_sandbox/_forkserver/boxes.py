@@ -206,7 +206,7 @@ class Box:
         try:
             counted = self.group.evidence()
         except CgroupUnavailable as error:  # somebody has taken the group away
-            return lost(str(error))
+            return lost(error)
         usage = {
             "cpu_ms": self.evidence.get("cpu_ms") if counted.cpu_ms is None else counted.cpu_ms,
             "max_memory_bytes": counted.max_memory_bytes,

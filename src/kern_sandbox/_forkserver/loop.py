@@ -14,7 +14,7 @@ _LONGEST_S = 3600.0  # epoll(7) counts milliseconds in an int
 
 class _Watch(NamedTuple):
     handler: Callable[[], None]
-    on_fault: Callable[[str], None]
+    on_fault: Callable[[Exception], None]
 
 
 class Loop:
@@ -24,8 +24,8 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self.running = True
 
-    def watch(self, file: Any, handler: Callable[[], None], on_fault: Callable[[str], None]) -> None:
-        """Call ``handler`` whenever ``file`` is readable, and ``on_fault`` with its words if that raises."""
+    def watch(self, file: Any, handler: Callable[[], None], on_fault: Callable[[Exception], None]) -> None:
+        """Call ``handler`` whenever ``file`` is readable, and ``on_fault`` with the error if that raises one."""
         self._selector.register(file, selectors.EVENT_READ, _Watch(handler, on_fault))
 
     def drop(self, file: Any) -> None:
@@ -50,6 +50,5 @@ class Loop:
         try:
             watch.handler()
         except Exception as error:  # a fault in one call must not end the others; it is reported to its caller
-            words = f"{type(error).__name__}: {error}"
-            sys.stderr.write(f"kern-forkserver: {words}\n")
-            watch.on_fault(words)
+            sys.stderr.write(f"kern-forkserver: {type(error).__name__}: {error}\n")
+            watch.on_fault(error)

@@ -276,7 +276,7 @@ class Nursery:
 
     def _watch_source(self, source: Source) -> None:
         self.loop.watch(
-            source.control, lambda: self._on_source(source), lambda words: self._lose_source(source, lost(words))
+            source.control, lambda: self._on_source(source), lambda why: self._lose_source(source, lost(why))
         )
 
     def _on_source(self, source: Source) -> None:

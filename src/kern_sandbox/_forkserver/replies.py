@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import Any
 
-from ..errors import HostError
+from ..errors import HostError, SandboxError
 from . import wire
 
 __all__ = ["SourceFailed", "evidence_of", "lost", "notes_of", "record_of", "refuse", "remove_tree"]
@@ -65,9 +65,10 @@ def _is_row(row: object) -> bool:
     return isinstance(row, list) and [type(field) for field in row] == list(_ROW) and row[2] in ("allowed", "refused")
 
 
-def lost(words: str) -> dict[str, Any]:
-    """The reason for a box that a fault of ours took."""
-    return {"failed": "engine", "errno": None, "text": words, "path": None}
+def lost(why: str | Exception) -> dict[str, Any]:
+    """The reason for a box that a fault of ours took, or one of the host's: its error number tells them apart."""
+    text = str(why) if isinstance(why, (str, SandboxError)) else f"{type(why).__name__}: {why}"
+    return {"failed": "engine", "errno": getattr(why, "errno", None), "text": text, "path": None}
 
 
 def remove_tree(path: str, identity: tuple[int, int]) -> None:

@@ -6,6 +6,7 @@ workspace goes with it. It holds nothing of value: its environment is empty and 
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import resource
@@ -33,6 +34,10 @@ __all__ = ["main"]
 _MOST_TRIES = 3
 _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
+_FDS_SPARED = 48
+"""Descriptors that are kept free: the mounts of a new stem are held for a moment, and frames bring some."""
+_FDS_OF_A_BOX = 4
+"""Of a box that is not ready: its report, its process, its listener, and one in passing."""
 
 
 class Server:
@@ -140,13 +145,14 @@ class Server:
                 raise SourceFailed({"failed": "closed"})
             owner.calls += 1
             owner.hurried = self.nursery.spares.rest_s() > 0
+            self._insist_on_descriptors(max(frame.fds))
             self.nursery.spares.called()
             stem = self.nursery.stem(owner)
             box = self.nursery.give(self.nursery.source(stem, frame.body["snippet"]), owner, frame)
             box.call = call
             box.notes = self.able.notes(stem.plan)
             box.due = time.monotonic() + (box.timeout_s if "ready" in box.evidence else START_LIMIT_S)
-            self.loop.watch(call, lambda: self._on_call(box), lambda words: self._break(box, words))
+            self.loop.watch(call, lambda: self._on_call(box), lambda why: self._break(box, why))
         except SourceFailed as error:
             wire.reply(call, {"refused": error.reason})
             call.close()
@@ -156,13 +162,27 @@ class Server:
             for fd in frame.fds[1:] if box is None else ():
                 os.close(fd)
 
+    def _insist_on_descriptors(self, taken: int) -> None:
+        """Refuse a call while this process could run out of descriptors, which would cost other calls their boxes.
+
+        Args:
+            taken: a descriptor that has just arrived; each number below it is in use, as Linux gives the lowest first.
+
+        Raises:
+            OSError: EMFILE.
+        """
+        unborn = sum("ready" not in box.evidence for box in self.boxes.values())
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if taken + _FDS_SPARED + _FDS_OF_A_BOX * unborn > most:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
     # What boxes do
 
     def _on_conceived(self, box: Box) -> None:
-        self.loop.watch(box.report, lambda: self._on_report(box), lambda words: self._break(box, words))
+        self.loop.watch(box.report, lambda: self._on_report(box), lambda why: self._break(box, why))
 
     def _on_born(self, box: Box) -> None:
-        self.loop.watch(box.pidfd, lambda: self._on_end(box), lambda words: self._break(box, words))
+        self.loop.watch(box.pidfd, lambda: self._on_end(box), lambda why: self._break(box, why))
 
     def _on_call(self, box: Box) -> None:
         if box.call is not None and not box.read_call():
@@ -180,7 +200,7 @@ class Server:
             self.gate.admit(box, self.nursery.plans[box.stem_key])
         if box.new_listener:
             box.new_listener = False
-            self.loop.watch(box.listener, lambda: self._on_listener(box), lambda words: self._break(box, words))
+            self.loop.watch(box.listener, lambda: self._on_listener(box), lambda why: self._break(box, why))
         if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
             box.due = time.monotonic() + box.timeout_s
             box.tell_started(named=self.able.listener)
@@ -200,14 +220,14 @@ class Server:
             box.read_listener()
             box.read_report()
         except (OSError, ValueError) as error:
-            box.evidence.update(lost(f"{type(error).__name__}: {error}"))
+            box.evidence.update(lost(error))
         self._finish(box)
 
-    def _break(self, box: Box, words: str) -> None:
+    def _break(self, box: Box, why: Exception) -> None:
         """A fault of ours in handling ``box``: its call gets an error, and nobody else notices."""
         if box.number in self.boxes:
             box.end("cancelled")
-            box.evidence.update(lost(words))
+            box.evidence.update(lost(why))
             self._finish(box)
 
     def _finish(self, box: Box) -> None:

@@ -25,7 +25,7 @@ _MAX_FRAME = 64 << 20
 SMALL = 1 << 20
 """The most that a frame may hold whose sender is in a box, where foreign code may have the word, bytes."""
 
-LOST = "descriptors of a frame were lost"
+LOST = "Too many open files: descriptors of a frame were lost"
 """What is said by a process that could not hold more of them."""
 
 
