@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, TypeVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from support import REPO, applies, cgroup_mode, need_boxes
 
 from .targets import Engine
 
+T = TypeVar("T")
 CODE = f"""
 import sys
 sys.path[:0] = [{str(REPO)!r}, {str(REPO / "tests")!r}, {str(REPO / "src")!r}]
@@ -119,12 +120,11 @@ def test_supplementary_groups_of_root_stay_outside() -> None:
 
 def quota(*removed: str) -> str:
     """The processor quota of the cgroup in which the host finds the box's program."""
-    groups = groups_of_a_box(*removed, cpus=0.5)
-    return _quota(groups) if groups else "no process"
+    return of_a_box(_quota, *removed, cpus=0.5) or "no process"
 
 
-def groups_of_a_box(*removed: str, **options: Any) -> dict[str, str]:
-    """The cgroups in which the host finds a box's program, by controllers."""
+def of_a_box(look: Callable[[dict[str, str]], T], *removed: str, **options: Any) -> T | None:
+    """What ``look`` sees, while a box lives, in the cgroups in which the host finds its program, by controllers."""
     word = f"canary{secrets.token_hex(8)}"  # of this box alone: one before it may be about to end
     with (
         Engine(*removed).room(**options) as room,
@@ -132,8 +132,8 @@ def groups_of_a_box(*removed: str, **options: Any) -> dict[str, str]:
     ):
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and word.encode() in _command(entry):
-                return _groups(entry)
-    return {}
+                return look(_groups(entry))
+    return None
 
 
 def _groups(entry: Path) -> dict[str, str]:
@@ -144,11 +144,13 @@ def test_a_box_weighs_as_much_as_one_program_however_many_it_starts() -> None:
     """B80: without a limit too, it is a group of its own for the scheduler; else 250 loops leave 250th parts."""
     need_boxes()
     applies(os.geteuid() == 0 and cgroup_mode() != "none", "no cgroups that this user may divide")
-    own, box = _groups(Path("/proc/self")), groups_of_a_box()
+    own, box = _groups(Path("/proc/self")), of_a_box(dict)
     [name] = [names for names in own if "cpu" in names.split(",")] or [""]
     assert box
     assert box[name] != own[name]
-    assert box[name] != groups_of_a_box()[name]
+    other = of_a_box(dict)
+    assert other
+    assert box[name] != other[name]
 
 
 def _command(entry: Path) -> bytes:
