@@ -36,8 +36,8 @@ _SWEEPS_S = (1.0, 5.0)
 """When, after its start, a server looks again for cgroups that a killed predecessor left, seconds."""
 _FDS_SPARED = 48
 """Descriptors that are kept free: the mounts of a new stem are held for a moment, and frames bring some."""
-_FDS_OF_A_BOX = 4
-"""Of a box that is not ready: its report, its process, its listener, and one in passing."""
+_FDS_OF_A_BOX = 2
+"""What a box that is not ready has yet to bring: its process and its listener."""
 
 
 class Server:
