@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "kern_sandbox"
 ROOF = "kern_sandbox"
 WORDS = frozenset(
-    ("_places", "checks", "errors", "forksafe", "results", "spec", "spec_network", "spec_protect", "spec_setup")
+    (
+        "_places",
+        "_streams",
+        "checks",
+        "errors",
+        "forksafe",
+        "results",
+        "spec",
+        "spec_network",
+        "spec_protect",
+        "spec_setup",
+    )
 )
 WORDS_BOX = "words"
 ISLAND = "_guest"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from ._linux.libc import sync_file_system
 from ._places import cache_directory
-from .errors import HostError
+from .errors import HostError, SandboxError
 from .workspace import remove_directory
 
 if TYPE_CHECKING:
@@ -28,6 +28,23 @@ UNUSED_S = 30 * 24 * 3600.0
 """How long an entry is kept that nobody takes, seconds, unless its collector says otherwise."""
 _LOOK_AGAIN_S = 0.05
 _MAKING, _GONE, _LOCK = ".making", ".gone", ".lock"
+
+
+_ELSEWHERE = "Set XDG_CACHE_HOME to a directory that can be written"
+_FULL = "Free some space there (`kern-sandbox gc` removes what nothing needs), or set XDG_CACHE_HOME to another disk"
+
+
+@contextlib.contextmanager
+def _in_words(attempted: str) -> Iterator[None]:
+    """What Linux refuses inside is a HostError that says what to do; an error of ours stays as it is."""
+    try:
+        yield
+    except SandboxError:
+        raise
+    except OSError as error:
+        hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else _ELSEWHERE
+        path = error.filename if isinstance(error.filename, str) else cache_directory()
+        raise HostError(attempted, errno=error.errno, path=path, hint=hint) from error
 
 
 class Held(NamedTuple):
@@ -69,7 +86,7 @@ class Shelf:
         path = os.path.join(self.path, key)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if not _lock(fd, fcntl.LOCK_SH) or not _is_at(path, fd):  # a collector has just come first
             os.close(fd)
@@ -78,6 +95,7 @@ class Shelf:
             os.utime(fd)
         return Held(path, fd)
 
+    @_in_words("writing the cache")
     def make(self, key: str, build: Callable[[str], None], waiting: Callable[[], None]) -> Held:
         """Hold the entry ``key``, built by this process unless another one does it first.
 
@@ -87,7 +105,7 @@ class Shelf:
             waiting: called again and again while another process builds; raises to give up.
 
         Raises:
-            HostError: the cache cannot be written.
+            HostError: the cache cannot be read or written.
         """
         held = self.take(key)
         while held is None:
@@ -95,6 +113,7 @@ class Shelf:
                 held = self.take(key) or self._built(key, build)
         return held
 
+    @_in_words("writing the cache")
     def collect(self, unused_s: float) -> Collected:
         """Remove what killed processes left, and every entry that nobody holds and nobody took for ``unused_s``.
 
@@ -183,14 +202,10 @@ def _locked_file(path: str, waiting: Callable[[], None]) -> int:
 def _lock_file(path: str) -> int:
     """Open the lock's file; the directories above it are made, and are their owner's alone."""
     shelf = os.path.dirname(path)
-    try:
-        os.makedirs(shelf, exist_ok=True)
-        for folder in (os.path.dirname(shelf), shelf):
-            os.chmod(folder, 0o700)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        hint = "Set XDG_CACHE_HOME to a directory that can be written"
-        raise HostError("writing the cache", errno=error.errno, path=error.filename or path, hint=hint) from error
+    os.makedirs(shelf, exist_ok=True)
+    for folder in (os.path.dirname(shelf), shelf):
+        os.chmod(folder, 0o700)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _lock(fd: int, how: int) -> bool:

@@ -13,7 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from ._box.diagnosis import LayerReport, box_layer, diagnose
+from ._places import cache_directory
 from .checks import printable
+from .errors import ImageError
 
 __all__ = ["HostReport", "LayerReport", "doctor"]
 
@@ -125,7 +127,10 @@ def _stored() -> dict[str, Any]:
     from ._image.store import Store  # late: `kern-sandbox --help` needs none of it
 
     store = Store()
-    digests = {each.digest for each in store.images()}
+    try:
+        digests = {each.digest for each in store.images()}
+    except ImageError:  # the layer of the cache says it
+        return {"images_path": store.folder}
     return {"images": len(digests), "images_bytes": store.size(), "images_path": store.folder}
 
 
@@ -139,7 +144,7 @@ def _examine() -> list[LayerReport]:
 
     from ._box import probe
 
-    layers = diagnose(probe.gather())
+    layers = [*diagnose(probe.gather()), _cache()]
     try:
         done = probe.fresh_python("cli", "sys.argv[2:]", "exec", "--json", "--", "true")
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -149,6 +154,17 @@ def _examine() -> list[LayerReport]:
     except ValueError:
         said = None
     return [*layers, box_layer(said, done.stderr.strip())]
+
+
+def _cache() -> LayerReport:
+    """Whether the cache is, or can be made, where this user may write."""
+    place = near = cache_directory()
+    while not os.path.lexists(near):
+        near = os.path.dirname(near)
+    if os.path.isdir(near) and os.access(near, os.W_OK | os.X_OK):
+        return LayerReport("cache", "works", f"{place} can be written")
+    detail = f"{near} is no directory that this user may write; setup= and images of registries and archives need one"
+    return LayerReport("cache", "degraded", detail, 'export XDG_CACHE_HOME="$(mktemp -d)"')
 
 
 class _Callable(ModuleType):

@@ -1,15 +1,21 @@
-"""A lock that a forked child can use, whoever held it in the parent at the time of the fork."""
+"""A lock that a forked child can use, whoever held it in the parent; and threads that a user may be out of."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
+
+from .errors import HostError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-__all__ = ["ForkSafeLock"]
+__all__ = ["ForkSafeLock", "start_thread"]
+
+_NO_MORE = (
+    "This user, or the container, may have no more of them, or no memory is left: see `ulimit -u` and `ulimit -v`"
+)
 
 
 class ForkSafeLock:
@@ -28,3 +34,17 @@ class ForkSafeLock:
 
     def __exit__(self, *_: object) -> None:
         self._own().__exit__(None, None, None)
+
+
+def start_thread(name: str, work: Callable[..., object], *args: object) -> threading.Thread:
+    """Start a daemon thread that does ``work(*args)``.
+
+    Raises:
+        HostError: there may be no more threads.
+    """
+    thread = threading.Thread(target=work, args=args, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise HostError(f"starting the thread {name}: {error}", hint=_NO_MORE) from error
+    return thread

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORDS = frozenset(
-    {"_places", "checks", "errors", "forksafe", "results", "spec", "spec_network", "spec_protect", "spec_setup"}
+    {
+        "_places",
+        "_streams",
+        "checks",
+        "errors",
+        "forksafe",
+        "results",
+        "spec",
+        "spec_network",
+        "spec_protect",
+        "spec_setup",
+    }
 )
 CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
@@ -37,9 +48,10 @@ API = frozenset(
 
 SEES: dict[str, frozenset[str]] = {
     # 0: words
-    "_places": frozenset(),
+    "_places": WORDS,
+    "_streams": frozenset(),
     "checks": WORDS,
-    "forksafe": frozenset(),
+    "forksafe": WORDS,
     "errors": frozenset(),
     "results": WORDS,
     "spec": WORDS,

@@ -12,7 +12,7 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from .._places import cache_directory
+from .._places import absolute, cache_directory
 from ..errors import MountRefused, SpecError
 from .plan import Bind
 
@@ -57,6 +57,7 @@ _TELLTALE = (".ssh", ".aws", ".gnupg", ".kube", ".netrc", ".git-credentials", ".
 _KERNEL_FILES = frozenset(
     ("cgroup", "cgroup2", "debugfs", "devpts", "devtmpfs", "proc", "securityfs", "sysfs", "tracefs")
 )
+_UNREADABLE = "You have to be able to list it: a box shows no more than you may see"
 _RESERVED = ("/.box", "/dev", "/etc", "/home/sandbox", "/proc", "/run", "/sys", "/workspace")
 
 
@@ -90,7 +91,7 @@ def check_workspace(path: str | os.PathLike[str] | None) -> None:
     """
     if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes) or "\0" in os.fspath(path):
         return  # what is no path is refused where the directory is opened
-    given = os.path.abspath(os.fspath(path))
+    given = absolute(os.fspath(path))
     real = os.path.realpath(given)
     rule = next(filter(None, map(_refusal, dict.fromkeys((given, real)))), "")
     if not rule and os.path.exists(real):
@@ -108,7 +109,10 @@ def check_root(path: str) -> None:
     real = os.path.realpath(path)
     rule = next(filter(None, map(_refusal, dict.fromkeys((path, real)))), "")
     if not rule and os.path.isdir(real):
-        rule = _same_file(os.stat(real)) or _held(real) or _mounted_below(real)
+        try:
+            rule = _same_file(os.stat(real)) or _held(real) or _mounted_below(real)
+        except OSError as error:
+            raise SpecError(f"using {path!r} as a root file system", errno=error.errno, hint=_UNREADABLE) from error
     if rule:
         raise MountRefused(f"using {path!r} as a root file system: {rule}", path=real)
 
@@ -152,7 +156,10 @@ def _vet_source(source: object, target: str, writable: bool) -> Bind:
     except OSError as error:
         hint = "A source is a file or directory that is there: make it first"
         raise SpecError(f"mounting {given!r}", errno=error.errno, hint=hint) from None
-    rule = _same_file(about) or _special(about, real) or _mounted_below(real)
+    try:
+        rule = _same_file(about) or _special(about, real) or _mounted_below(real)
+    except OSError as error:
+        raise SpecError(f"mounting {given!r}", errno=error.errno, hint=_UNREADABLE) from error
     if rule:
         raise MountRefused(f"mounting {given!r}: {rule}", path=real)
     return Bind(real, target, writable=writable, owned=True, identity=(about.st_dev, about.st_ino))

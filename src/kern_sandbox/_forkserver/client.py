@@ -24,9 +24,9 @@ from .._box.protection import Placeholder
 from .._linux.fds import memory_file
 from ..errors import HostError, InternalError, SandboxError
 from . import wire
+from .shortage import SHORTAGES, require_proc, short_of
 
 __all__ = [
-    "FEW_DESCRIPTORS",
     "ForkServer",
     "Opening",
     "Temporary",
@@ -51,9 +51,6 @@ _LOG_TAIL = 4000
 _MOST_UNUSED_PLANS = 32
 _MOST_WAITING = 4
 _WAITING_EACH = 2
-FEW_DESCRIPTORS = "This process is out of descriptors: raise `ulimit -n`, or close some"
-"""What to do about EMFILE and ENFILE."""
-
 
 Temporary = tuple[str, int, int]
 """A directory to remove if this process dies: its path, and the device and inode that it must still have."""
@@ -91,13 +88,12 @@ class ForkServer:
                 f"starting a box on {sys.platform}",
                 hint="kern_sandbox needs Linux: use it in a Linux virtual machine, or under WSL2 on Windows.",
             )
+        require_proc()
         self._log: int | None
         try:
             self._control, self._log, self._process = _start()
         except OSError as error:
-            hint = FEW_DESCRIPTORS if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-            attempted = f"starting the fork server with {sys.executable!r}"
-            raise HostError(attempted, errno=error.errno, hint=hint) from error
+            raise short_of(f"starting the fork server with {sys.executable!r}", error) from error
         self._words = ""
         self._known: dict[str, int] = {}
         self._owners: dict[str, str] = {}
@@ -186,6 +182,8 @@ class ForkServer:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):
                 hint = "Too many descriptors are open, or in flight over sockets of this user: raise `ulimit -n`"
                 raise HostError("handing descriptors to the fork server", errno=error.errno, hint=hint) from error
+            if error.errno in SHORTAGES:
+                raise short_of("telling the fork server what to do", error) from error
             raise
 
     def death(self) -> SandboxError:

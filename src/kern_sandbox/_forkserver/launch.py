@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import socket
 import threading
@@ -12,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Literal, NamedTuple
 
 from .._linux.fds import memory_file
-from ..errors import HostError
 from . import wire
-from .client import FEW_DESCRIPTORS, ForkServer
+from .client import ForkServer
 from .pump import Collector, Relay, finish, pump
+from .shortage import SHORTAGES, short_of
 
 __all__ = ["Command", "Launched", "Outcome", "Stop", "launch", "run", "within_limits"]
 
@@ -148,13 +147,13 @@ def within_limits() -> Iterator[None]:
     """Make descriptors for a box; a process that may have no more of them is told so.
 
     Raises:
-        HostError: instead of EMFILE or ENFILE.
+        HostError: instead of EMFILE, ENFILE and the like.
     """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise HostError("making the pipes of a box", errno=error.errno, hint=FEW_DESCRIPTORS) from error
+        if error.errno in SHORTAGES:
+            raise short_of("making the pipes of a box", error) from error
         raise
 
 
@@ -214,13 +213,15 @@ def run(
 
     Raises:
         InternalError: the fork server died.
-        HostError: it, or this process, is out of descriptors.
+        HostError: it, or this process, is out of descriptors or threads.
         BaseException: what a callback raised, once the box has ended.
     """
-    relays = [None if callback is None else Relay(callback) for callback in (command.on_stdout, command.on_stderr)]
-    out, err = (Collector(command.limit, relay) for relay in relays)
-    values = Collector(command.results_limit)
+    relays: list[Relay | None] = []
     try:
+        callbacks = (command.on_stdout, command.on_stderr)
+        relays.extend(None if callback is None else Relay(callback) for callback in callbacks)
+        out, err = (Collector(command.limit, relay) for relay in relays)
+        values = Collector(command.results_limit)
         launched = launch(server, command)
         outputs = {launched.stdout: out, launched.stderr: err}
         if launched.results is not None:

@@ -12,12 +12,12 @@ import os
 import queue
 import select
 import socket
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ..errors import InternalError, SandboxError
+from ..forksafe import start_thread
 from . import wire
 
 __all__ = ["Collector", "Relay", "finish", "pump"]
@@ -37,8 +37,7 @@ class Relay:
         self._chunks: queue.Queue[str | None] = queue.Queue(_RELAY_CHUNKS)
         self.error: BaseException | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._thread = threading.Thread(target=self._work, name="kern-relay", daemon=True)
-        self._thread.start()
+        self._thread = start_thread("kern-relay", self._work)
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
         """Queue ``data`` as text; drop it if the callback is too far behind."""

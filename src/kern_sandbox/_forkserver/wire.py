@@ -37,8 +37,18 @@ class Frame(NamedTuple):
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected, close-on-exec ends."""
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    """Two connected, close-on-exec ends; neither has the number of a standard stream, also where those are closed."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    return _moved(one), _moved(other)
+
+
+def _moved(end: socket.socket) -> socket.socket:
+    if end.fileno() > 2:
+        return end
+    import fcntl  # late: it is of Unix only, and so are boxes
+
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 def send(sock: socket.socket, body: dict[str, Any], fds: Sequence[int] = (), flags: int = 0) -> None:

@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
+from .._places import absolute
 from ..checks import printable
 from ..errors import DigestMismatch, ImageError
 from .manifest import (
@@ -58,7 +59,7 @@ def contents_of(path: str) -> tuple[str, list[str]]:
     Raises:
         ImageError: it is none.
     """
-    path = os.path.abspath(path)
+    path = absolute(path)
     with Archive(Reference("docker-archive", path, path=path)) as archive:
         return archive.contents()
 
@@ -78,7 +79,11 @@ class Archive(contextlib.AbstractContextManager["Archive"]):
             message = f"opening {reference.name}: it is no whole tar archive ({words})"
             raise ImageError(message, hint=hint) from error
         except OSError as error:
-            raise ImageError("opening the image archive", errno=error.errno, path=reference.path) from error
+            why = "" if error.errno else f": {printable(str(error)[:200])}"
+            hint = "Name a file that `docker save`, skopeo or buildah has written"
+            raise ImageError(
+                f"opening the image archive{why}", errno=error.errno, path=reference.path, hint=hint
+            ) from error
 
     def _open_tar(self) -> None:
         with contextlib.ExitStack() as undo:

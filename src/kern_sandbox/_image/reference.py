@@ -7,6 +7,7 @@ import os
 import re
 from typing import Literal, NamedTuple
 
+from .._places import absolute
 from ..checks import bad
 
 __all__ = ["Reference", "is_loopback", "parse"]
@@ -77,7 +78,7 @@ def _local(kind: Kind, text: str) -> Reference:
             path, tag = before, after
     if not path:
         raise bad("image", text, f"a path after {kind}:")
-    path = os.path.abspath(path)
+    path = absolute(path)
     return Reference(kind, f"{kind}:{path}" + (f":{tag}" if tag else ""), tag=tag, path=path)
 
 

@@ -256,8 +256,11 @@ def _hex(digest: str) -> str:
 def _listed(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        hint = "Set XDG_CACHE_HOME to a directory of yours, or make this one yours again"
+        raise ImageError("reading the store of images", errno=error.errno, path=folder, hint=hint) from error
 
 
 def _read(path: str) -> dict[str, Any]:

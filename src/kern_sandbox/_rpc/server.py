@@ -288,10 +288,18 @@ class _Workers:
         with self._change:
             self._waiting.append(work)
             if self._idle < len(self._waiting) and len(self._threads) < self._most:
-                thread = threading.Thread(target=self._run, daemon=True, name="kern-request")
-                self._threads.append(thread)
-                thread.start()
+                self._start_one()
             self._change.notify()
+
+    def _start_one(self) -> None:
+        thread = threading.Thread(target=self._run, daemon=True, name="kern-request")
+        try:
+            thread.start()
+        except RuntimeError:  # there may be no more
+            if not self._threads:  # and nobody who would do it later
+                raise
+        else:
+            self._threads.append(thread)
 
     def _run(self) -> None:
         for work in self._works():

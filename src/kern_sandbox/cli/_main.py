@@ -12,6 +12,7 @@ import traceback
 from typing import TYPE_CHECKING, Callable, NoReturn
 
 from .. import doctor
+from .._streams import fill_standard_streams
 from ..checks import LANGUAGES
 from ..errors import SandboxError, SpecError
 from ._arguments import flag_of, guess_language, parse, sandbox_options
@@ -20,6 +21,7 @@ from ._input import Usage, code_of, input_of, whole
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import TextIO
 
     from ..results import ExecutionResult
     from ..session import How, Session
@@ -52,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: the code's own, or one of those that ``kern-sandbox run --help`` lists.
     """
-    _fill_standard_streams()
+    fill_standard_streams()
     with _interruptible():
         try:
             status = _status(sys.argv[1:] if argv is None else argv)
@@ -63,15 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_INTERRUPTED
         except _Unwritten as failure:
             return _unwritten(failure)
-
-
-def _fill_standard_streams() -> None:
-    """Open the null device for what was closed by whoever started us: no file of ours may get its number."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, and so this one
 
 
 def _status(argv: Sequence[str]) -> int:
@@ -302,7 +295,7 @@ def _say(text: str) -> None:
         sys.stderr.write(f"{head}kern-sandbox: {line}\n")
         sys.stderr.flush()
     except (OSError, AttributeError):
-        return  # nobody can be told
+        _let_go(sys.stderr)  # nobody can be told
 
 
 def _after_echo() -> str:
@@ -319,10 +312,15 @@ def _flush() -> None:
         raise _Unwritten("standard output", error) from error
 
 
+def _let_go(stream: TextIO | None) -> None:
+    """Nothing more can be written there: else Python tries again at its end, and the status is its own."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # type: ignore[union-attr]  # suppressed
+
+
 def _unwritten(failure: _Unwritten) -> int:
     """The status where nobody reads us, which is no error, or where a write failed, which is."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+    _let_go(sys.stdout)
     if isinstance(failure.error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
     _say(f"error: writing to {failure.stream}: {os.strerror(failure.error.errno or 0)}; what ran was stopped")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import codecs
 import os
-import threading
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from .._forkserver.launch import Command
+from ..forksafe import start_thread
 from ..process import Process, copy_out
 from ..session import Session, Stop
 
@@ -110,18 +110,15 @@ def stream(process: Process, streams: Streams) -> ExecutionResult:
         SandboxError: as ``Process.wait``.
     """
     ended, say_ended = os.pipe2(os.O_CLOEXEC)
-    copiers = [
-        threading.Thread(target=copy_out, args=(source.fileno(), ended, _writer(process, sink)), daemon=True)
-        for source, sink in ((process.stdout, streams.stdout), (process.stderr, streams.stderr))
-    ]
-    if streams.stdin is None:
-        process.stdin.close()
-    else:
-        threading.Thread(target=_copy_in, args=(streams.stdin, process), daemon=True).start()
-    for copier in copiers:
-        copier.start()
+    copiers = []
     patience: float | None = _LAST_WORDS_S
     try:
+        for source, sink in ((process.stdout, streams.stdout), (process.stderr, streams.stderr)):
+            copiers.append(start_thread("kern-copy-out", copy_out, source.fileno(), ended, _writer(process, sink)))
+        if streams.stdin is None:
+            process.stdin.close()
+        else:
+            start_thread("kern-copy-in", _copy_in, streams.stdin, process)
         result = process.wait()
         patience = None
     finally:
@@ -166,9 +163,9 @@ class LiveSession(Session):
 
     def _run(self, command: Command, stop: Stop | None) -> ExecutionResult:
         process, results = self._start(command, stop)
-        if results is not None:
-            threading.Thread(target=_discard, args=(results,), daemon=True).start()
         with process:
+            if results is not None:
+                start_thread("kern-discard", _discard, results)
             return stream(process, self._streams)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
+
+from .._places import absolute
+from ..errors import SpecError
 
 __all__ = ["count", "mebibytes", "mount", "number", "pair", "tmpfs", "whole"]
 
@@ -62,4 +64,7 @@ def mount(text: str) -> tuple[str, tuple[str, str]]:
     mode = parts.pop() if parts[-1] in ("ro", "rw") else "ro"
     if len(parts) != 2 or not all(parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not DIR:TARGET, DIR:TARGET:ro or DIR:TARGET:rw")
-    return os.path.abspath(parts[0]), (parts[1], mode)
+    try:
+        return absolute(parts[0]), (parts[1], mode)
+    except SpecError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from .. import __version__
 from .._rpc import Server, claimed
+from .._streams import fill_standard_streams
 from ..errors import MountRefused, SandboxError, WorkspaceError
 from ._server import McpServer
 from ._settings import PREFIX, listed, settings
@@ -30,6 +31,7 @@ exit status: 0 when the client is gone, 2 where a variable is not accepted
 def main(argv: Sequence[str] | None = None) -> int:
     """The command ``kern-mcp``; returns its exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    fill_standard_streams()
     try:
         if words in (["--help"], ["-h"]):
             print(f"usage: kern-mcp\n\n{ABOUT}", end="", flush=True)
@@ -40,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         else:
             return serve()
+    except SandboxError as error:
+        print(f"kern-mcp: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("kern-mcp: interrupted; every box was stopped", file=sys.stderr)
         return 130

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._rpc import Request, Server
 from ..errors import SandboxError, SpecError, WorkspaceError
+from ..forksafe import start_thread
 from ..render import neutralise
 from ..sandbox import Sandbox
 from ..tool import Cancel, Toolbox
@@ -50,7 +51,7 @@ class McpServer:
 
     def warm(self) -> None:
         """Make the first boxes, with all that they need, ahead of the first call."""
-        threading.Thread(target=self._warm, daemon=True, name="kern-warm").start()
+        start_thread("kern-warm", self._warm)
 
     def _warm(self) -> None:
         try:

@@ -35,7 +35,7 @@ class Place:
     def __init__(self, workspace: Workspace) -> None:
         self._pid = os.getpid()
         self._kept = not workspace.temporary
-        self._parent = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=workspace.fd)
+        self._parent = os.dup(workspace.fd)
         self._fd = -1
         try:
             for _ in range(_TRIES):

@@ -7,6 +7,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from .._places import absolute
 from ..errors import SpecError, WorkspaceError
 from ._arguments import clipped
 from ._beneath import SAFE_FLAGS, Owner, require_regular
@@ -51,7 +52,7 @@ def outside(path: object, workspace: str, option: str) -> str:
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str) or not text or "\0" in text:
         raise SpecError(f"{option}={path!r} is not accepted. Accepted: the path of an archive")
-    folder = os.path.realpath(os.path.dirname(os.path.abspath(text)))
+    folder = os.path.realpath(os.path.dirname(absolute(text)))
     if folder == workspace or folder.startswith(workspace.rstrip("/") + "/"):
         hint = "Keep archives outside of the workspace"
         raise WorkspaceError(f"use {clipped(text)!r} as an archive: boxes can write there", path=text, hint=hint)

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..errors import SandboxError, SessionClosed, WorkspaceError
+from ..forksafe import start_thread
 from ._usage import usage
 
 if TYPE_CHECKING:
@@ -96,10 +97,9 @@ class Ceiling:
         if self._pid != os.getpid():  # a forked child: its parent's calls are not its own, nor are the threads
             self._pid, self._changed, self._guards = os.getpid(), threading.Condition(), set()
         with self._changed:
-            self._guards.add(guard)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="kern-ceiling", daemon=True)
-                self._thread.start()
+                self._thread = start_thread("kern-ceiling", self._work)
+            self._guards.add(guard)
 
     def forget(self, guard: Guard) -> None:
         """``guard`` is to hear nothing more."""

@@ -18,7 +18,9 @@ def make_temporary() -> str:
     import tempfile  # late: a workspace with a path does not need it, and it loads compression modules
 
     try:
-        return os.path.realpath(tempfile.mkdtemp(prefix="kern-workspace-"))
+        path = os.path.realpath(tempfile.mkdtemp(prefix="kern-workspace-"))
+        os.chmod(path, 0o700)  # whatever the umask has taken from it
+        return path
     except OSError as error:
         raise WorkspaceError(
             "make a temporary workspace", errno=error.errno, hint="Set TMPDIR, or name a directory as workspace"

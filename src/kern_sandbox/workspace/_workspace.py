@@ -46,6 +46,11 @@ MAX_ENTRIES = 250_000
 """Names of any kind below a directory that ``list_files`` and ``scan`` look at."""
 
 _TEMP_PREFIX = ".kern-write-"
+_OPENED = {
+    errno.ENOENT: "Create the directory first",
+    errno.ENOTDIR: "It must be a directory",
+    errno.EACCES: "You must be able to enter it, and every directory above it",
+}
 
 
 class Workspace:
@@ -81,8 +86,7 @@ class Workspace:
         try:
             self._fd = os.open(self.path, STEP_FLAGS)
         except OSError as error:
-            hint = "Create the directory first" if error.errno == errno.ENOENT else "It must be a directory"
-            raise refused("open the workspace", self.path, error.errno, hint) from error
+            raise refused("open the workspace", self.path, error.errno, _OPENED.get(error.errno or 0, "")) from error
         status = os.fstat(self._fd)
         self._identity = (status.st_dev, status.st_ino)
         if not self.temporary:
