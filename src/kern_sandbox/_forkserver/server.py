@@ -54,10 +54,11 @@ class Server:
         self.gate = Gate(self.loop, self.nursery.maker.take_id)
         self.placeholders = Placeholders()
         self.sweeps = [time.monotonic() + delay for delay in _SWEEPS_S]
+        self.unheard: dict[str, Any] | None = None
 
     def run(self) -> None:
         """Serve until the user's process is gone, and then remove what it left."""
-        self.loop.watch(self.control, self._on_control, lambda _: None)
+        self.loop.watch(self.control, self._on_control, self._miss)
         self.loop.watch(fds.open_pid(os.getppid()), self._stop, lambda _: None)
         gc.collect()
         gc.freeze()
@@ -133,6 +134,10 @@ class Server:
         elif frame.body["verb"] == "forget":
             self.nursery.forget(frame.body["key"])
 
+    def _miss(self, why: Exception) -> None:
+        """What the client asked was lost by a fault of ours: a call of a Sandbox that we do not know says which."""
+        self.unheard = lost(why)
+
     def _on_run(self, frame: wire.Frame) -> None:
         """Serve one call. Descriptors: the call socket, then one for each role."""
         self._serve(socket.socket(fileno=frame.fds[0]), frame)
@@ -142,7 +147,7 @@ class Server:
         try:
             owner = self.nursery.owners.get(frame.body["owner"])
             if owner is None:
-                raise SourceFailed({"failed": "closed"})
+                raise SourceFailed(self.unheard or {"failed": "closed"})
             owner.calls += 1
             owner.hurried = self.nursery.spares.rest_s() > 0
             self._insist_on_descriptors(max(frame.fds))

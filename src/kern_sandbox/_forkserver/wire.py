@@ -125,7 +125,7 @@ def _whole_file(fd: int, most: int) -> bytes:
         about = os.fstat(fd)
         if not stat.S_ISREG(about.st_mode) or about.st_size > most:
             raise ValueError("a large frame is in a regular file of bounded size")
-        return file.read(most)
+        return file.read(about.st_size)
 
 
 def _decode(data: bytes, fds: list[int], most: int) -> dict[str, Any]:
