@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from typing import Any
 
 from .._box.plan import from_wire
 from .._linux import cgroup, fds, processes
