@@ -10,6 +10,7 @@ Ends with status 1 and the reason at the first block that fails or prints someth
 
 from __future__ import annotations
 
+import codeop
 import contextlib
 import importlib.util
 import io
@@ -96,10 +97,26 @@ def unlawful(text: str) -> list[str]:
             wrong.append(f"line {block.line}: 'not run' needs a reason")
         if block.language == "bash" and block.runs and not block.code.startswith("kern-sandbox "):
             wrong.append(f"line {block.line}: a bash block that is run starts with kern-sandbox; mark this one")
+        if block.language == "python" and block.runs:
+            wrong += [f"line {block.line + line}: {why}" for line, why in _at_the_prompt(block.code)]
         if block.is_output and not (previous and previous.runs and block.language in ("text", "json")):
             wrong.append(f"line {block.line}: output of no block that is run")
         previous = block
     return wrong
+
+
+def _at_the_prompt(code: str) -> list[tuple[int, str]]:
+    """Where Python's prompt, up to 3.12, refuses code that is pasted there: a blank line ends a block."""
+    held: list[str] = []
+    compiled = codeop.CommandCompiler()
+    for number, line in enumerate([*code.splitlines(), ""], 1):
+        held.append(line)
+        try:
+            if compiled("\n".join(held), symbol="single") is not None:
+                held.clear()
+        except SyntaxError:
+            return [(number, "cannot be pasted at Python's prompt: blank lines end blocks there, and only they do")]
+    return []
 
 
 def run_page(path: Path) -> None:

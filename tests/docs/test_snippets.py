@@ -40,7 +40,11 @@ def test_every_snippet_of_the_page_is_run_or_says_why_not(page: Path) -> None:
 
 GOOD = """
 ```python
-x = 20
+def double(n):
+    return 2 * n
+
+
+x = double(10)
 ```
 Text, and the next block knows x:
 ```python
@@ -92,6 +96,8 @@ def test_a_failing_block_fails_its_page_with_the_line_of_the_page(tmp_path: Path
         "<!-- not run: -->\n```python\n1\n```\n",
         "<!-- output -->\n```text\n1\n```\n",
         "- a list\n\n  ```console\n  $ ls\n  ```\n",
+        "```python\nfor n in range(3):\n    n\nprint(n)\n```\n",
+        "```python\nfor n in range(3):\n    n\n\n    n\n```\n",
     ],
 )
 def test_a_block_that_would_slip_past_the_runner_is_found(page: str) -> None:

@@ -8,7 +8,8 @@ import warnings
 
 import pytest
 
-from kern_sandbox.forksafe import ForkSafeLock
+from kern_sandbox.errors import HostError
+from kern_sandbox.forksafe import ForkSafeLock, start_thread
 
 A_MOMENT_S = 0.05
 
@@ -77,3 +78,17 @@ def test_threads_that_enter_first_at_once_take_turns(monkeypatch: pytest.MonkeyP
     assert not inside.wait(A_MOMENT_S)
     over.set()
     assert inside.wait(60)
+
+
+def test_a_thread_that_may_not_be_is_an_error_that_says_what_to_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    start_thread("kern-test", said.append, "done").join()
+    assert said == ["done"]
+
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    with pytest.raises(HostError, match=r"starting the thread kern-test: can't start new thread\. .*`ulimit -u`"):
+        start_thread("kern-test", said.append, "never")
+    assert said == ["done"]

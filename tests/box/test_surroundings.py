@@ -1,0 +1,159 @@
+"""A process whose surroundings lack something: a box all the same, or an error of ours that says what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Callable
+
+import pytest
+
+from command import environment
+from support import applies, need_boxes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ASK = """
+def ask(call):
+    try: return call()
+    except kern.SandboxError as error: return f'{type(error).__name__}: {error}'
+    except BaseException as error: return f'bare {error!r}'
+def run(**options):
+    return ask(lambda: kern.run_code('print(42)', **options).stdout.strip())
+"""
+NO_PROC = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "sh",
+    "-c",
+    'mount -t tmpfs none /proc && exec "$@"',
+    "sh",
+]
+
+
+@pytest.mark.parametrize(
+    ("lacking", "options", "said"),
+    [
+        ("os.environ['XDG_CACHE_HOME'] = '/dev/null'", "", "42"),
+        ("os.environ['XDG_CACHE_HOME'] = '/dev/null'", "setup='true'", "HostError: writing the cache: Not a directory"),
+        ("import resource; resource.setrlimit(resource.RLIMIT_AS, (60 << 20, 60 << 20))", "", "42"),
+        ("os.umask(0o777)", "", "42"),
+    ],
+    ids=["no cache and no need of one", "no cache", "little memory", "a umask of 777"],
+)
+def test_what_a_process_lacks(user_process: Callable[..., Any], lacking: str, options: str, said: str) -> None:
+    assert user_process(f"{ASK}\n{lacking}\nprint(run({options}))").ends().startswith(said)
+
+
+def test_files_that_may_not_be_large_enough_are_told(user_process: Callable[..., Any]) -> None:
+    user = user_process(f"""{ASK}
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+print(run())
+""")
+    told = user.ends().strip()
+    assert told.startswith("HostError: telling the fork server what to do: File too large")
+    assert told.endswith("raise `ulimit -f`")
+
+
+def test_without_proc_of_its_own_a_process_is_told_so(user_process: Callable[..., Any]) -> None:
+    told = user_process(f"{ASK}\nprint(run())", prefix=NO_PROC).ends()
+    assert told.startswith("HostError: starting a box: /proc is not mounted. ")
+
+
+def test_with_closed_standard_streams_a_box_is_made_and_none_of_its_sockets_gets_their_numbers(
+    user_process: Callable[..., Any],
+) -> None:
+    user = user_process(f"""{ASK}
+import stat
+def is_socket(fd):
+    try: return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError: return False
+out = os.fdopen(os.dup(1), 'w')
+for fd in range(3): os.close(fd)
+kernel = ask(lambda: kern.Sandbox().kernel().run_code('6 * 7').results[0].text)
+print(run(), kernel, [fd for fd in range(3) if is_socket(fd)], file=out, flush=True)
+os._exit(0)
+""")
+    assert user.ends() == "42 42 []\n"
+
+
+def test_where_the_working_directory_is_gone_only_a_relative_path_is_refused(
+    user_process: Callable[..., Any], tmp_path: Path
+) -> None:
+    user = user_process(f"""{ASK}
+os.mkdir({str(tmp_path / "gone")!r}); os.chdir({str(tmp_path / "gone")!r}); os.rmdir(os.getcwd())
+print(run())
+print(run(workspace='.'))
+print(run(image='oci-archive:app.tar'))
+print(ask(lambda: kern.Sandbox().snapshot('one.tar.gz')))
+print(ask(lambda: kern.Sandbox().snapshot({str(tmp_path / "one.tar.gz")!r})))
+""")
+    well, *refused, snapshot = user.ends().splitlines()
+    assert (well, snapshot) == ("42", "[]")
+    assert [word.partition("'")[2].partition("'")[0] for word in refused] == [".", "app.tar", "one.tar.gz"]
+    assert all(word.startswith("SpecError: ") and "working directory is gone" in word for word in refused)
+
+
+def test_what_this_user_cannot_list_is_no_mount_no_image_and_no_place_for_a_setup(
+    user_process: Callable[..., Any], tmp_path: Path
+) -> None:
+    applies(os.geteuid() != 0, "root may list everything")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    user = user_process(f"""{ASK}
+print(run(mounts={{{str(closed)!r}: '/data'}}))
+print(run(image={f"dir:{closed}"!r}))
+print(run(workspace={str(closed)!r}, setup='true'))
+print(ask(lambda: kern.Sandbox(workspace={str(closed / "in")!r})))
+""")
+    mount, image, setup, inside = user.ends().splitlines()
+    closed.chmod(0o700)
+    assert mount.startswith(f"SpecError: mounting '{closed}': Permission denied. You have to be able to list it")
+    assert image.startswith(f"SpecError: using '{closed}' as a root file system: Permission denied")
+    assert setup.startswith("StartError: box not started, at setup")
+    assert inside.endswith("You must be able to enter it, and every directory above it")
+
+
+# --- the commands -----------------------------------------------------------------------------------------------
+
+
+def shell(line: str, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a module's command by a line of the shell in which ``"$@"`` is the command."""
+    need_boxes()
+    return subprocess.run(
+        ["sh", "-c", line, "sh", sys.executable, "-m", module, *words],
+        env=environment(), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&- < /dev/null"], ids=["input", "output"])
+def test_the_mcp_server_with_a_closed_stream_has_no_client_and_ends(closed: str) -> None:
+    done = shell(f'exec "$@" {closed}', "kern_sandbox.mcp")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_standard_error_that_cannot_be_written_has_the_status_that_the_page_names() -> None:
+    code = "import sys; sys.stderr.write('x')"
+    assert shell('exec "$@" 2> /dev/full', "kern_sandbox", "run", "-c", code).returncode == 125
+    assert shell('exec "$@" 2> /dev/null', "kern_sandbox", "run", "-c", code).returncode == 0
+
+
+def test_a_relative_mount_where_the_working_directory_is_gone_is_status_2_and_says_so(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = shell(f'cd "{gone}" && rmdir "{gone}" && exec "$@"', "kern_sandbox", "run", "--mount", "x:/x", "-c", "1")
+    assert (done.returncode, "working directory is gone" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["doctor", "images", "gc"])
+def test_a_cache_that_is_no_directory_is_no_defect(command: str) -> None:
+    done = shell('XDG_CACHE_HOME=/dev/null exec "$@"', "kern_sandbox", command)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
+    if command == "doctor":
+        assert "cache                   degraded" in done.stdout
