@@ -42,6 +42,8 @@ def _in_words(attempted: str) -> Iterator[None]:
     except SandboxError:
         raise
     except OSError as error:
+        if error.errno is None:  # Linux gives every one of its own a number
+            raise
         hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else _ELSEWHERE
         path = error.filename if isinstance(error.filename, str) else cache_directory()
         raise HostError(attempted, errno=error.errno, path=path, hint=hint) from error

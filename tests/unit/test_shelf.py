@@ -47,7 +47,7 @@ def test_nothing_gets_its_name_before_it_is_on_the_disk(shelf: Shelf, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr("kern_sandbox._shelf.sync_file_system", fail)
-        with pytest.raises(OSError, match="a broken disk"):
+        with pytest.raises(HostError, match="writing the cache: Input/output error"):
             shelf.make("a", fill, never)
     assert shelf.take("a") is None
     assert content(shelf.make("a", fill, never)) == ["made"]
