@@ -24,7 +24,8 @@ SHORTAGES = frozenset(_REMEDIES)
 
 def short_of(attempted: str, error: OSError) -> HostError:
     """The error for what could not be done, with what to do about it where that is known."""
-    return HostError(attempted, errno=error.errno, hint=_REMEDIES.get(error.errno or 0, ""))
+    path = error.filename if isinstance(error.filename, str) else None
+    return HostError(attempted, errno=error.errno, path=path, hint=_REMEDIES.get(error.errno or 0, ""))
 
 
 def require_proc() -> None:

@@ -185,5 +185,6 @@ def _copied(source: str) -> Workspace:
     except (OSError, shutil.Error) as error:
         target.close()
         hint = "deps_readonly=False takes as much room below TMPDIR as the layer"
-        raise StartError("setup", f"copying the setup's layer: {error}", path=target.path, hint=hint) from error
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error  # the first file that failed
+        raise StartError("setup", f"copying the setup's layer: {why}", path=target.path, hint=hint) from error
     return target
