@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import pytest
 
-from command import environment
+from command import environment, terminal
 from support import applies, need_boxes
 
 if TYPE_CHECKING:
@@ -150,10 +150,19 @@ def test_a_relative_mount_where_the_working_directory_is_gone_is_status_2_and_sa
     assert (done.returncode, "working directory is gone" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("command", ["serve", "mcp"])
+def test_a_person_who_starts_a_server_at_a_terminal_is_told_what_it_waits_for_and_how_it_ends(command: str) -> None:
+    with terminal(command) as seen:
+        seen.show(b"waiting for ")
+        seen.show(b"Ctrl-D ends it")
+        os.write(seen.master, b"\x04")
+        assert seen.end() == 0
+
+
 @pytest.mark.parametrize("command", ["doctor", "images", "gc"])
 def test_a_cache_that_is_no_directory_is_no_defect(command: str) -> None:
     done = shell('XDG_CACHE_HOME=/dev/null exec "$@"', "kern_sandbox", command)
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
-    if command == "doctor":
-        assert "cache                   degraded" in done.stdout
+    shown = {"doctor": "cache                   degraded", "images": "no images in /dev/null/"}
+    assert shown.get(command, "") in done.stdout

@@ -52,13 +52,14 @@ def loaded(arguments: argparse.Namespace) -> Said:
 
 def listed(_: argparse.Namespace) -> Said:
     """What the store holds."""
-    images = Store().images()
+    store = Store()
+    images = store.images()
     plain = [
         {"name": each.name or None, "digest": each.digest, "size": each.size, "made": _day(each.made)}
         for each in images
     ]
     if not images:
-        return plain, []
+        return plain, [f"no images in {store.folder}"]
     width = max(len(each.name or "(no name)") for each in images)
     head = f"{'NAME':<{width}}  {'DIGEST':<19}  {'SIZE':>9}  MADE"
     rows = [

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import inspect
 import itertools
+import os
 import signal
+import sys
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
@@ -35,6 +37,8 @@ T = TypeVar("T")
 
 def main() -> int:
     """Serve until the client is gone; the exit status, 0."""
+    if os.isatty(0):
+        print("kern-sandbox: waiting for a program that speaks the bridge's protocol; Ctrl-D ends it", file=sys.stderr)
     with claimed(_MOST) as wire:
         bridge = Bridge()
         server = Server(wire, bridge, workers=_WORKERS, answers_cancelled=True)
