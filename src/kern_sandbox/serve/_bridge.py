@@ -38,7 +38,7 @@ T = TypeVar("T")
 def main() -> int:
     """Serve until the client is gone; the exit status, 0."""
     if os.isatty(0):
-        print("kern-sandbox: waiting for a program that speaks the bridge's protocol; Ctrl-D ends it", file=sys.stderr)
+        sys.stderr.write("kern-sandbox: waiting for a program that speaks the bridge's protocol; Ctrl-D ends it\n")
     with claimed(_MOST) as wire:
         bridge = Bridge()
         server = Server(wire, bridge, workers=_WORKERS, answers_cancelled=True)
