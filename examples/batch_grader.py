@@ -1,6 +1,6 @@
 """Grades what students handed in: each solution in a Sandbox of its own, with limits, and a report at the end.
 
-    python examples/batch_grader.py [--count 1000] [--jobs 4] [--timeout-s 5] [--report report.csv] [FOLDER]
+    python examples/batch_grader.py [--count 1000] [--jobs 4] [--timeout-s 2] [--report report.csv] [FOLDER]
 
 FOLDER has one Python file for each student, with a function ``median(numbers)``; without it, ``--count`` solutions are
 made up, good ones and bad ones. Nothing that a solution prints, raises or leaves behind can change another one's grade,
@@ -111,16 +111,20 @@ def write_report(grades: list[Grade], path: Path) -> None:
 def main() -> None:
     """Grade everything, and say what came of it."""
     parser = argparse.ArgumentParser(description="Grade Python solutions in boxes.")
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
-    parser.add_argument("--timeout-s", type=float, default=5)
-    parser.add_argument("--report", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="one .py file for each student; made up without it")
+    parser.add_argument("--count", type=int, default=1000, help="solutions to make up; 1000")
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="graded at once")
+    parser.add_argument("--timeout-s", type=float, default=2, help="seconds for each; 2")
+    parser.add_argument("--report", type=Path, help="a CSV file to write")
     arguments = parser.parse_args()
     began = time.monotonic()
     solutions = handed_in(arguments.folder, arguments.count)
+    grades = []
     with ThreadPoolExecutor(arguments.jobs) as threads:
-        grades = list(threads.map(lambda one: grade(one[0], one[1], arguments.timeout_s), solutions))
+        for one in threads.map(lambda one: grade(one[0], one[1], arguments.timeout_s), solutions):
+            grades.append(one)
+            if len(grades) % 100 == 0:
+                print(f"{len(grades)} of {len(solutions)} graded", file=sys.stderr)
     if arguments.report:
         write_report(grades, arguments.report)
     for words, number in Counter(f"{each.points}/{len(TESTS)} {each.verdict}" for each in grades).most_common():
