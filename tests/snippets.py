@@ -10,7 +10,7 @@ Ends with status 1 and the reason at the first block that fails or prints someth
 
 from __future__ import annotations
 
-import codeop
+import ast
 import contextlib
 import importlib.util
 import io
@@ -19,7 +19,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tokenize
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,25 +100,32 @@ def unlawful(text: str) -> list[str]:
         if block.language == "bash" and block.runs and not block.code.startswith("kern-sandbox "):
             wrong.append(f"line {block.line}: a bash block that is run starts with kern-sandbox; mark this one")
         if block.language == "python" and block.runs:
-            wrong += [f"line {block.line + line}: {why}" for line, why in _at_the_prompt(block.code)]
+            lines = [block.line + line for line in _at_the_prompt(block.code)]
+            wrong += [f"line {line}: Python's prompt refuses it: blank lines end blocks there" for line in lines]
         if block.is_output and not (previous and previous.runs and block.language in ("text", "json")):
             wrong.append(f"line {block.line}: output of no block that is run")
         previous = block
     return wrong
 
 
-def _at_the_prompt(code: str) -> list[tuple[int, str]]:
-    """Where Python's prompt, up to 3.12, refuses code that is pasted there: a blank line ends a block."""
-    held: list[str] = []
-    compiled = codeop.CommandCompiler()
-    for number, line in enumerate([*code.splitlines(), ""], 1):
-        held.append(line)
-        try:
-            if compiled("\n".join(held), symbol="single") is not None:
-                held.clear()
-        except SyntaxError:
-            return [(number, "cannot be pasted at Python's prompt: blank lines end blocks there, and only they do")]
-    return []
+def _at_the_prompt(code: str) -> list[int]:
+    """Lines at which Python's prompt, up to 3.12, refuses code that is pasted there: a blank line ends a block."""
+    lines = code.splitlines()
+    blank = set(_blank_lines(code))
+    blocks = [each for each in ast.parse(code).body if hasattr(each, "body")]
+    ends = [each.end_lineno or 0 for each in blocks]
+    glued = [end + 1 for end in ends if end < len(lines) and lines[end].strip()]
+    return glued + [line for each, end in zip(blocks, ends) for line in sorted(blank & {*range(each.lineno, end)})]
+
+
+def _blank_lines(code: str) -> Iterator[int]:
+    """Those outside of strings and brackets."""
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.OP:
+            depth += (token.string in "([{") - (token.string in ")]}")
+        if token.type == tokenize.NL and not depth and not token.line.strip():
+            yield token.start[0]
 
 
 def run_page(path: Path) -> None:
