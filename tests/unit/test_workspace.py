@@ -41,6 +41,18 @@ def test_a_temporary_workspace_is_private_and_goes_away_on_close() -> None:
     assert not os.path.exists(workspace.path)
 
 
+@pytest.mark.parametrize("words", [os.strerror(errno.ENOSPC), "No usable temporary directory found in ['/a', '/b']"])
+def test_where_none_can_be_made_the_error_says_why_and_what_to_set(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> str:
+        raise OSError(errno.ENOSPC, words)
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    with pytest.raises(WorkspaceError) as raised:
+        Workspace(None)
+    hint = "Set TMPDIR, or name a directory as workspace"
+    assert str(raised.value) == f"make a temporary workspace: {words}. {hint}"
+
+
 def test_a_named_workspace_is_kept_on_close(tmp_path: Path) -> None:
     with Workspace(tmp_path) as workspace:
         assert not workspace.temporary

@@ -22,9 +22,11 @@ def make_temporary() -> str:
         os.chmod(path, 0o700)  # whatever the umask has taken from it
         return path
     except OSError as error:
-        raise WorkspaceError(
-            "make a temporary workspace", errno=error.errno, hint="Set TMPDIR, or name a directory as workspace"
-        ) from error
+        attempted, code, words = "make a temporary workspace", error.errno, error.strerror or str(error)
+        if code is None or words != os.strerror(code):  # Python's own, which names the directories that it tried
+            attempted, code = f"{attempted}: {words}", None
+        hint = "Set TMPDIR, or name a directory as workspace"
+        raise WorkspaceError(attempted, errno=code, hint=hint) from error
 
 
 def owner_for(workspace: os.stat_result) -> Owner | None:
