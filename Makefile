@@ -113,7 +113,7 @@ bench:  ## measure, and bring BENCHMARKS.md, its chart and its JSON up to date (
 	$(PY) -m benchmarks $(or $(ARGS),--write)
 
 vm-test:  ## every test in a virtual machine, as its unprivileged user under a systemd session
-	$(RUN_IN_VM) . 'cd /src && KERN_MUST_WORK=1 PYTHONPATH=src $(VM_PY) -m pytest $(TESTS) $(ARGS)'
+	$(RUN_IN_VM) . 'cd /src && KERN_MUST_WORK=1 PYTHONPATH=/src/src $(VM_PY) -m pytest $(TESTS) $(ARGS)'
 
 clean:  ## remove what the other targets make
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -30,6 +30,7 @@ from cgroup_server import (
     run,
     start,
 )
+from kern_sandbox._box import probe_limits
 from kern_sandbox._linux.cgroup import CgroupHost, Group, Limits, probe
 from support import PACKAGE, need, need_limits
 
@@ -134,6 +135,13 @@ def test_a_share_of_a_core_is_held_and_use_is_measured(host: CgroupHost) -> None
         assert throttled(group) > 0
         used = group.evidence().cpu_ms
         assert used is None or used >= 50
+
+
+@in_server
+def test_doctor_tries_longer_where_a_first_try_was_too_short_to_be_slowed_down(host: CgroupHost) -> None:
+    need_limits("cpu" in host.enforces, f"cgroups cannot limit cpu here: {host.reasons.get('cpu')}")
+    probe_limits._CPU_S = (0.0, 0.0, 0.01)
+    assert "slowed down" in probe_limits._cpu(host)
 
 
 @in_server

@@ -135,7 +135,7 @@ def test_nothing_loosens_untrusted(make: Make, option: dict[str, object]) -> Non
 
 
 def test_an_apparmor_profile_that_is_not_loaded_is_an_error(make: Make) -> None:
-    with pytest.raises(kern_sandbox.StartError, match=r"AppArmor|profile"):
+    with pytest.raises(kern_sandbox.StartError, match=r"no AppArmor profile 'no-such-profile' is loaded|not in use"):
         make(apparmor="no-such-profile").run(["true"])
 
 

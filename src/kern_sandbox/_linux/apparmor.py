@@ -24,12 +24,18 @@ def enter(profile: str) -> None:
         os.write(fd, f"changeprofile {profile}".encode())
         entered = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip("\0\n ")
     except OSError as error:
-        words = os.strerror(error.errno or 0)
-        raise OSError(error.errno, f"{words} in entering AppArmor profile {profile!r}") from None
+        raise OSError(error.errno, _why(error, profile)) from None
     finally:
         os.close(fd)
     if entered.split(" ")[0] != profile:
         raise OSError(errno.EACCES, f"AppArmor profile {profile!r} was not entered: the process is in {entered!r}")
+
+
+def _why(error: OSError, profile: str) -> str:
+    if error.errno == errno.ENOENT:
+        load = "load it (as root: apparmor_parser -r FILE), or leave apparmor= out"
+        return f"no AppArmor profile {profile!r} is loaded here: {load}"
+    return f"{os.strerror(error.errno or 0)} in entering AppArmor profile {profile!r}"
 
 
 def _enabled() -> bool:

@@ -97,18 +97,19 @@ class Parser(argparse.ArgumentParser):
         """What it takes."""
         return list(self._actions)
 
-    def refuse(self, words: Sequence[str]) -> NoReturn:
-        """Say that this command takes no such words."""
+    def refuse(self, words: Sequence[str], before: bool) -> NoReturn:
+        """Say that this command takes no such words; ``before``: they stood before a ``--``."""
         known = [option for action in self.actions() for option in action.option_strings]
         hint = _meant(words[0].partition("=")[0], known)
-        if self.prog.endswith(" exec") and not hint:
+        if self.prog.endswith(" exec") and not hint and not before:
             hint = "; say -- before the program, and what follows is its own"
         self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
     begun = [name for name in known if len(word) > len("--x") and name.startswith(word)]
-    near = begun or difflib.get_close_matches(word, known, n=1)
+    bare = {name.lstrip("-"): name for name in known}  # the dashes, which all options have, make none alike
+    near = begun or [bare[name] for name in difflib.get_close_matches(word.lstrip("-"), bare, n=1)]
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -126,7 +127,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     top, commands = command_line()
     arguments, unknown = top.parse_known_args(words)
     if unknown:
-        commands[arguments.command].refuse(unknown)
+        commands[arguments.command].refuse(unknown, before="--" in argv)
     if rest:
         arguments.argv += rest
     return arguments

@@ -15,7 +15,7 @@ from typing import Any, Callable, TypeVar
 import pytest
 
 from kern_sandbox import Sandbox
-from support import REPO, applies, cgroup_mode, need_boxes
+from support import REPO, applies, limits_enforced, need_boxes, need_limits
 
 from .targets import Engine
 
@@ -143,7 +143,7 @@ def _groups(entry: Path) -> dict[str, str]:
 def test_a_box_weighs_as_much_as_one_program_however_many_it_starts() -> None:
     """B80: without a limit too, it is a group of its own for the scheduler; else 250 loops leave 250th parts."""
     need_boxes()
-    applies(os.geteuid() == 0 and cgroup_mode() != "none", "no cgroups that this user may divide")
+    need_limits(limits_enforced(), "no cgroups that this user may divide")
     own, box = _groups(Path("/proc/self")), of_a_box(dict)
     [name] = [names for names in own if "cpu" in names.split(",")] or [""]
     assert box
@@ -173,7 +173,7 @@ def _quota(groups: dict[str, str]) -> str:
 def test_a_boxs_processor_time_is_limited_by_its_cgroup() -> None:
     """B83; without a limit in the plan the same place says so."""
     need_boxes()
-    applies(os.geteuid() == 0 and cgroup_mode() != "none", "no cgroups that this user may divide")
+    need_limits(limits_enforced(), "no cgroups that this user may divide")
     found = quota()
     if found == "no cgroup":
         pytest.skip("no cpu controller to divide")
