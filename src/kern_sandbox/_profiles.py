@@ -134,7 +134,7 @@ def _read() -> dict[str, Profile]:
     try:
         with open(path, "rb") as file:
             raw = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise SpecError("reading the profiles", errno=error.errno, path=path) from error

@@ -12,6 +12,7 @@ from typing import Any, Callable, TypeVar
 
 from ._forkserver.branch import GRACE_S
 from .errors import SessionClosed
+from .forksafe import no_more_threads
 from .kernel import Checkpoint, Kernel, start_kernel
 from .process import Process
 from .results import ExecutionResult
@@ -32,6 +33,21 @@ async def ended_with_its_task(call: asyncio.Future[T], stop: Stop) -> T:
         await asyncio.wait([call])
         call.exception()  # whatever it was, the cancellation is what the caller gets
         raise
+
+
+def _begun(begin: Callable[[], T], owner: str) -> T:
+    """What ``begin`` hands to an executor.
+
+    Raises:
+        SessionClosed: the executor has been shut down, with its ``owner``.
+        HostError: there may be no more threads.
+    """
+    try:
+        return begin()
+    except RuntimeError as error:
+        if "start new thread" in str(error):
+            raise no_more_threads("starting a thread for a call", error) from error
+        raise SessionClosed(f"using a {owner} that is closed", hint="Make a new one") from None
 
 
 class AsyncSandbox:
@@ -56,7 +72,8 @@ class AsyncSandbox:
     async def _do(self, verb: Callable[..., T], *args: Any) -> T:
         if self._session.closed:
             raise SessionClosed("using a Sandbox that is closed", hint="Make a new one")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, verb, *args)
+        loop = asyncio.get_running_loop()
+        return await _begun(lambda: loop.run_in_executor(self._threads, verb, *args), "Sandbox")
 
     async def _call(self, verb: Callable[..., ExecutionResult], *args: Any) -> ExecutionResult:
         """Run one call; if the awaiting task is cancelled, end the box and wait until it is gone."""
@@ -130,7 +147,12 @@ class AsyncSandbox:
 
     async def close(self) -> None:
         """``Sandbox.close``, awaited; ends every box."""
-        await asyncio.get_running_loop().run_in_executor(None, self._session.close)
+        try:
+            closed = asyncio.get_running_loop().run_in_executor(None, self._session.close)
+        except RuntimeError:  # there is no thread for it
+            self._session.close()
+        else:
+            await closed
         self._threads.shutdown(wait=False)
 
     async def __aenter__(self) -> AsyncSandbox:
@@ -180,10 +202,7 @@ class AsyncKernel:
             raise
 
     def _submit(self, verb: Callable[..., T], *args: Any) -> Future[T]:
-        try:
-            return self._thread.submit(verb, *args)
-        except RuntimeError:  # the executor's word for being shut down
-            raise SessionClosed("using a kernel that is closed", hint="Make a new one") from None
+        return _begun(lambda: self._thread.submit(verb, *args), "kernel")
 
     async def _do(self, verb: Callable[..., T], *args: Any) -> T:
         return await asyncio.shield(asyncio.wrap_future(self._submit(verb, *args)))

@@ -11,7 +11,7 @@ from .errors import HostError
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-__all__ = ["ForkSafeLock", "start_thread"]
+__all__ = ["ForkSafeLock", "no_more_threads", "start_thread"]
 
 _NO_MORE = (
     "This user, or the container, may have no more of them, or no memory is left: see `ulimit -u` and `ulimit -v`"
@@ -36,6 +36,11 @@ class ForkSafeLock:
         self._own().__exit__(None, None, None)
 
 
+def no_more_threads(attempted: str, error: RuntimeError) -> HostError:
+    """The error for a thread that Python could not start."""
+    return HostError(f"{attempted}: {error}", hint=_NO_MORE)
+
+
 def start_thread(name: str, work: Callable[..., object], *args: object) -> threading.Thread:
     """Start a daemon thread that does ``work(*args)``.
 
@@ -46,5 +51,5 @@ def start_thread(name: str, work: Callable[..., object], *args: object) -> threa
     try:
         thread.start()
     except RuntimeError as error:
-        raise HostError(f"starting the thread {name}: {error}", hint=_NO_MORE) from error
+        raise no_more_threads(f"starting the thread {name}", error) from error
     return thread

@@ -120,6 +120,32 @@ print(ask(lambda: kern.Sandbox(workspace={str(closed / "in")!r})))
     assert inside.endswith("You must be able to enter it, and every directory above it")
 
 
+def test_where_there_may_be_no_more_threads_an_awaited_call_says_so_and_the_next_one_works(
+    user_process: Callable[..., Any],
+) -> None:
+    user = user_process("""
+import asyncio, threading
+start = threading.Thread.start
+def no_more(thread): raise RuntimeError("can't start new thread")
+async def tried(call):
+    threading.Thread.start = no_more
+    try: await call
+    except kern.HostError as error: return str(error)
+    finally: threading.Thread.start = start
+async def main():
+    async with kern.AsyncSandbox() as sandbox:
+        print(await tried(sandbox.run_code("1")))
+        kernel = await sandbox.kernel()
+        print(await tried(kernel.run_code("1")))
+        print((await sandbox.run_code("print(4)")).stdout.strip(), (await kernel.run_code("print(2)")).stdout.strip())
+asyncio.run(main())
+""")
+    *told, well = user.ends().splitlines()
+    assert well == "4 2"
+    assert len(told) == 2
+    assert all(words.startswith("starting a thread for a call: can't start new thread. ") for words in told)
+
+
 # --- the commands -----------------------------------------------------------------------------------------------
 
 

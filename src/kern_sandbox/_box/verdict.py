@@ -96,7 +96,9 @@ def raise_failure(reason: Mapping[str, Any]) -> NoReturn:
 
 def _stage_hint(stage: str, code: int | None) -> str:
     if stage == "mounts" and code in (errno.EPERM, errno.EACCES):
-        return "The host's security policy refuses a mount; `kern-sandbox doctor` says which"
+        return "The mode of a directory above it, or the host's security policy, forbids it: see `kern-sandbox doctor`"
+    if code == errno.EFBIG:
+        return "Files of this process, also those in memory, may be no larger: raise `ulimit -f`"
     if code in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
         return "The host is out of a resource; free some and call again"
     if stage == "working directory":
