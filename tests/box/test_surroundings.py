@@ -177,6 +177,11 @@ def test_a_relative_mount_where_the_working_directory_is_gone_is_status_2_and_sa
     assert (done.returncode, "working directory is gone" in done.stderr) == (2, True)
 
 
+def test_a_umask_of_777_changes_nothing_that_doctor_says_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = shell(f'umask 777; TMPDIR="{tmp_path}" exec "$@"', "kern_sandbox", "doctor")
+    assert (done.returncode, done.stderr, os.listdir(tmp_path)) == (0, "", [])
+
+
 @pytest.mark.parametrize("command", ["serve", "mcp"])
 def test_a_person_who_starts_a_server_at_a_terminal_is_told_what_it_waits_for_and_how_it_ends(command: str) -> None:
     with terminal(command) as seen:

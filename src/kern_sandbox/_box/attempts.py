@@ -349,6 +349,7 @@ def _temporary_directory() -> Iterator[str]:
     import tempfile  # late: it loads compression modules that nothing else here needs
 
     directory = os.path.realpath(tempfile.mkdtemp(prefix="kern-doctor-"))
+    os.chmod(directory, 0o700)  # whatever the umask has taken from it
     try:
         yield directory
     finally:
