@@ -312,10 +312,14 @@ class Session:
 
     def _start(self, command: Command, stopped: Stop | None = None) -> tuple[Process, int | None]:
         """Launch ``command`` with its pipes in the caller's hands; the second is that of rich values."""
-        server, guard = self._server(stopped), self.workspace.guard()
-        launched, stop = launch(server, command, interactive=True), Stop()
-        stop.attach(launched.call)
+        server, guard, stop = self._server(stopped), self.workspace.guard(), Stop()
         guard.watch(lambda: stop.now("disk_full"))
+        try:
+            launched = launch(server, command, interactive=True)
+        except BaseException:  # whatever happened, nobody else would end the watch
+            guard.release()
+            raise
+        stop.attach(launched.call)
         return Process(launched, self._facts(command), server.death, guard), launched.results
 
     def _facts(self, command: Command) -> Facts:

