@@ -36,6 +36,32 @@ from kern_sandbox._forkserver import init
 init._take_order = lambda stage, plan: os._exit(9) if init.wire.receive(stage.report) else os._exit(0)
 """
 
+TOLD_LATE_OF_A_BIRTH = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from kern_sandbox._forkserver import cradle
+clone = cradle.processes.clone
+def slow(namespaces):
+    child = clone(namespaces)
+    time.sleep(0.3 if child.pid else 0)
+    return child
+cradle.processes.clone = slow
+"""
+
+
+def test_a_box_that_is_ready_before_its_birth_is_told_has_its_deadline(monkeypatch):
+    """Nobody can end it before, and that is no reason to take it for one that hangs, and its stem with it."""
+    client._registry.at_exit()
+    monkeypatch.setattr(client, "_BOOT", TOLD_LATE_OF_A_BIRTH + client._BOOT)
+    try:
+        with kern.Sandbox() as sandbox:
+            result = sandbox.run(["sleep", "1000"], timeout_s=1e-9)
+            assert result.fault is not None
+            assert result.fault.type == "timeout"
+            assert sandbox.run(["echo", "next"]).stdout == "next\n"
+    finally:
+        client._registry.at_exit()
+
 
 def test_an_order_of_which_every_box_dies_is_given_up(monkeypatch):
     client._registry.at_exit()

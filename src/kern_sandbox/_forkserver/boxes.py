@@ -80,6 +80,11 @@ class Box:
         """Whether nothing of a program is alive in it, and never will be."""
         return "status" in self.evidence or "failed" in self.evidence
 
+    @property
+    def hangs(self) -> bool:
+        """Whether its call has waited in vain for its birth; it may be ready before that is told, and time then runs."""
+        return self.call is not None and self.pidfd is None and ("ready" not in self.evidence or self.ending != "exit")
+
     def order(self, asked: wire.Frame) -> None:
         """Give it its one order. It may not be born yet: the order waits for it.
 

@@ -89,7 +89,7 @@ class Server:
     def _enforce_deadlines(self) -> None:
         now = time.monotonic()
         for box in list(self.boxes.values()):
-            if box.due <= now and box.call is not None and box.pidfd is None:
+            if box.due <= now and box.hangs:
                 self.nursery.hung(box)
             elif box.due <= now:
                 box.due = now + START_LIMIT_S
