@@ -55,9 +55,10 @@ def test_a_box_that_is_ready_before_its_birth_is_told_has_its_deadline(monkeypat
     monkeypatch.setattr(client, "_BOOT", TOLD_LATE_OF_A_BIRTH + client._BOOT)
     try:
         with kern.Sandbox() as sandbox:
-            result = sandbox.run(["sleep", "1000"], timeout_s=1e-9)
-            assert result.fault is not None
-            assert result.fault.type == "timeout"
+            for _ in range(4):
+                result = sandbox.run(["sleep", "1000"], timeout_s=1e-9)
+                assert result.fault is not None
+                assert result.fault.type == "timeout"
             assert sandbox.run(["echo", "next"]).stdout == "next\n"
     finally:
         client._registry.at_exit()

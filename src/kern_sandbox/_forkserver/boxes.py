@@ -82,7 +82,7 @@ class Box:
 
     @property
     def hangs(self) -> bool:
-        """Whether its call has waited in vain for its birth; it may be ready before that is told, and time then runs."""
+        """Whether its call has waited in vain for its birth. It may be ready before that is told: then time runs."""
         return self.call is not None and self.pidfd is None and ("ready" not in self.evidence or self.ending != "exit")
 
     def order(self, asked: wire.Frame) -> None:

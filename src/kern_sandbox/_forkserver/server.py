@@ -208,7 +208,8 @@ class Server:
             box.new_listener = False
             self.loop.watch(box.listener, lambda: self._on_listener(box), lambda why: self._break(box, why))
         if box.call is not None and {"ready", "started"} & set(box.evidence) != before:
-            box.due = time.monotonic() + box.timeout_s
+            if box.ending == "exit":
+                box.due = time.monotonic() + box.timeout_s
             box.tell_started(named=self.able.listener)
         if box.call is not None and ("started" in box.evidence or box.over):
             box.let_go_of_order()
