@@ -12,7 +12,7 @@ from typing import Any
 
 import kern_sandbox
 from loading import module_at
-from support import REPO, need, need_boxes
+from support import REPO, need, need_boxes, past_a_deadline
 
 
 def loaded(name: str) -> Any:
@@ -21,10 +21,10 @@ def loaded(name: str) -> Any:
 
 
 def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """An example as its own text says to run it."""
+    """An example as its own text says to run it; pytest says how long it may take."""
     need_boxes()
     command = [sys.executable, str(REPO / "examples" / f"{name}.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def test_the_agent_loop_analyses_meets_a_bug_and_stops_what_hangs() -> None:
@@ -48,9 +48,12 @@ def test_the_agent_loop_never_looks_into_text() -> None:
 
 
 def test_the_batch_grader_gives_each_solution_its_own_verdict(tmp_path: Path) -> None:
-    done = run("batch_grader", "--count", "8", "--timeout-s", "4", "--report", str(tmp_path / "report.csv"))
-    assert done.returncode == 0, done.stderr
-    rows = [row.rpartition(",")[0] for row in (tmp_path / "report.csv").read_text().splitlines()]
+    def grade(limit: float) -> tuple[str, list[str]]:
+        done = run("batch_grader", "--count", "8", "--timeout-s", str(limit), "--report", str(tmp_path / "report.csv"))
+        assert done.returncode == 0, done.stderr
+        return done.stdout, [row.rpartition(",")[0] for row in (tmp_path / "report.csv").read_text().splitlines()]
+
+    (printed, rows), _ = past_a_deadline(grade, lambda graded: str(graded[1]).count("timeout") == 1, 4.0)
     assert rows == [
         "student,points,verdict",
         "student-0000,6,all right",
@@ -63,7 +66,7 @@ def test_the_batch_grader_gives_each_solution_its_own_verdict(tmp_path: Path) ->
         "student-0007,0,FileNotFoundError: [Errno 2] No such file or directory: '/etc/shadow'",
     ]
     assert "SyntaxError" in rows[5]
-    assert done.stdout.splitlines()[-1] == "8 solutions"
+    assert printed.splitlines()[-1] == "8 solutions"
 
 
 def test_the_steps_of_a_build_share_a_copy_and_end_at_the_first_that_fails(tmp_path: Path) -> None:

@@ -10,16 +10,27 @@ from pathlib import Path
 import pytest
 
 import snippets
+from command import SITE
 from support import REPO, need, need_boxes, pages
 
 RUNNER = Path(snippets.__file__)
 
 
 def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the page's blocks with ``folder`` as the working directory, and a cache below it."""
-    env = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    """Run the page's blocks with ``folder`` as the working directory, and a cache below it; pytest says how long."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(_with_command(folder / "bin"))])
+    env = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
     command = [sys.executable, str(RUNNER), str(page)]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def _with_command(folder: Path) -> Path:
+    """A directory with the command, for a tree that is tested without being installed."""
+    folder.mkdir(exist_ok=True)
+    command = folder / "kern-sandbox"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={SITE} exec {sys.executable} -m kern_sandbox "$@"\n')
+    command.chmod(0o755)
+    return folder
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPO)))
