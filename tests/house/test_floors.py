@@ -9,26 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from loading import module_at
 from support import PACKAGE, REPO, parsed, python_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WORDS = frozenset(
-    {
-        "_places",
-        "_streams",
-        "checks",
-        "errors",
-        "forksafe",
-        "results",
-        "spec",
-        "spec_network",
-        "spec_protect",
-        "spec_setup",
-    }
-)
+WORDS: frozenset[str] = module_at(REPO / "scripts" / "import_graph.py").WORDS
 CORE = WORDS | {"_linux", "_shelf", "_image", "_egress", "_profiles", "_box", "workspace", "_forkserver"}
 API = frozenset(
     {

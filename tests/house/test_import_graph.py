@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from house.test_floors import WORDS
 from loading import module_at
 from support import REPO
 
@@ -24,10 +23,6 @@ def test_the_picture_shows_the_imports_of_today(maker: Any) -> None:
     made = maker.boxes()
     arrows = {f"{box}->{other}" for box, others in made.items() for other in others}
     assert titles == set(made) | arrows, "run `make graph`"
-
-
-def test_the_words_of_the_picture_are_those_of_the_floors(maker: Any) -> None:
-    assert maker.WORDS == WORDS
 
 
 def test_no_arrow_leads_back(maker: Any) -> None:

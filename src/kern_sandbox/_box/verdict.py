@@ -19,7 +19,7 @@ from ..errors import (
 from ..results import SandboxFault
 from .egress import egress_notes
 
-__all__ = ["Facts", "Judgement", "host_hint", "judge", "raise_failure"]
+__all__ = ["LARGE_FILES", "Facts", "Judgement", "host_hint", "judge", "raise_failure"]
 
 EXIT_TIMEOUT = 124
 EXIT_NOT_EXECUTABLE = 126
@@ -28,6 +28,8 @@ EXIT_ESCAPE = 159  # 128 + SIGSYS
 EXIT_KILLED = 137  # 128 + SIGKILL
 EXIT_FILE_SIZE = 153  # 128 + SIGXFSZ
 
+LARGE_FILES = "Files of this process, also those in memory, may be no larger: raise `ulimit -f`"
+"""What to do about EFBIG."""
 _PRELOAD_HINT = (
     "preload= names modules that the box's Python can import: "
     'setup="pip install …" brings them in, or mounts= with PYTHONPATH in env='
@@ -98,7 +100,7 @@ def _stage_hint(stage: str, code: int | None) -> str:
     if stage == "mounts" and code in (errno.EPERM, errno.EACCES):
         return "The mode of a directory above it, or the host's security policy, forbids it: see `kern-sandbox doctor`"
     if code == errno.EFBIG:
-        return "Files of this process, also those in memory, may be no larger: raise `ulimit -f`"
+        return LARGE_FILES
     if code in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
         return "The host is out of a resource; free some and call again"
     if stage == "working directory":

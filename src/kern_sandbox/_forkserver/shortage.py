@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 
+from .._box.verdict import LARGE_FILES
 from ..errors import HostError
 
 __all__ = ["SHORTAGES", "require_proc", "short_of"]
@@ -16,7 +17,7 @@ _REMEDIES = {
     errno.ENFILE: _DESCRIPTORS,
     errno.EAGAIN: "This user, or the container, may have no more processes: end some, or raise `ulimit -u`",
     errno.ENOMEM: "No memory is left for it: see `ulimit -v`, and the limit of the container",
-    errno.EFBIG: "Files of this process, also those in memory, may be no larger: raise `ulimit -f`",
+    errno.EFBIG: LARGE_FILES,
 }
 SHORTAGES = frozenset(_REMEDIES)
 """The errors of the operating system that are one."""
