@@ -146,6 +146,27 @@ asyncio.run(main())
     assert all(words.startswith("starting a thread for a call: can't start new thread. ") for words in told)
 
 
+def test_a_process_whose_workspace_cannot_be_watched_is_not_started_and_leaves_nothing_open(
+    user_process: Callable[..., Any],
+) -> None:
+    user = user_process(f"""{ASK}
+import threading
+start = threading.Thread.start
+def no_more(thread): raise RuntimeError("can't start new thread")
+with kern.Sandbox(workspace_mb=64) as sandbox:
+    threading.Thread.start = no_more
+    ask(lambda: sandbox.spawn(['sleep', '60']))
+    before = len(os.listdir('/proc/self/fd'))
+    refused = [ask(lambda: sandbox.spawn(['sleep', '60'])) for _ in range(3)]
+    print(len(os.listdir('/proc/self/fd')) - before, refused[0])
+    threading.Thread.start = start
+    with sandbox.spawn(['true']) as process: print(process.wait().exit_code)
+""")
+    first, well = user.ends().splitlines()
+    assert first.startswith("0 HostError: starting the thread kern-ceiling: can't start new thread")
+    assert well == "0"
+
+
 # --- the commands -----------------------------------------------------------------------------------------------
 
 
